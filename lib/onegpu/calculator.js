@@ -1,0 +1,314 @@
+// The calculator's front end: one plain script for Jupyter, Colab and the static page.
+// It knows no formula. A specification names inputs, formulas and outputs; the formulas'
+// JavaScript is made from the library's SymPy expressions.
+var onegpu = (() => {
+  "use strict";
+
+  // -- numbers as people read them: the same tables and rules as units.py ----------------------
+
+  const SI = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"], SHORT = ["", "k", "M", "B", "T", "Q"];
+  const YEAR = 365.25 * 86400, MONTH = YEAR / 12;
+  const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (whole, key) => key in fields ? fields[key] : whole);
+
+  function significant(x, digits = 4) {
+    if (x === 0) return "0";
+    let [mantissa, power] = x.toPrecision(digits).split("e");
+    if (power !== undefined) {
+      const sign = mantissa[0] === "-" ? "-" : "", n = mantissa.replace(/[-.]/g, ""), at = +power + 1;
+      mantissa = sign + (at <= 0 ? "0." + "0".repeat(-at) + n : n.length > at ? n.slice(0, at) + "." + n.slice(at) : n.padEnd(at, "0"));
+    }
+    return mantissa.includes(".") ? mantissa.replace(/0+$/, "").replace(/\.$/, "") : mantissa;
+  }
+
+  function scaled(x, base, prefixes, digits) {
+    let power = x === 0 ? 0 : Math.max(0, Math.min(prefixes.length - 1, Math.floor(Math.log10(Math.abs(x)) / Math.log10(base) + 1e-9)));
+    let text = significant(x / base ** power, digits);
+    if (Math.abs(+text) >= base && power < prefixes.length - 1) text = significant(x / base ** ++power, digits);
+    return [text, prefixes[power]];
+  }
+
+  const binary = (x, digits) => { const [n, p] = scaled(x, 1024, SI.slice(0, 6), digits); return p ? `${n} ${p.toUpperCase()}iB` : `${n} B`; };
+  const prefixed = (x, unit, digits) => { const [n, p] = scaled(x, 1000, SI, digits); return `${n} ${p}${unit}`; };
+  const count = (words, unit, number) => fill(words.unit.count, { number, unit: words.unit[unit][number === "1" ? 0 : 1] });
+
+  function duration(s, words) {
+    if (s >= 100 * YEAR) return count(words, "year", significant(s / YEAR));
+    const months = Math.floor(s / MONTH + 0.5);
+    if (months >= 12) {
+      const rest = months % 12, years = count(words, "year", String((months - rest) / 12));
+      return rest ? years + words.unit.join + count(words, "month", String(rest)) : years;
+    }
+    for (const [name, size] of [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]])
+      if (s >= size * (size >= 3600 ? 1 : 2)) return count(words, name, significant(s / size));
+    return s >= 1 ? count(words, "second", significant(s)) : `${significant(s * 1000, 3)} ms`;
+  }
+
+  function scientific(x, unit) {
+    if (Math.abs(x) < 1e15) return prefixed(x, unit, 4);
+    let [mantissa, power] = x.toExponential(2).split("e");
+    const raised = String(+power).replace(/./g, c => c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]);
+    return `${significant(+mantissa, 3)} × 10${raised} ${unit}`;
+  }
+
+  function human(x, unit, words, digits = 4) {
+    if (x < 0) return `−${human(-x, unit, words, digits)}`;
+    if (unit === "s") return duration(x, words);
+    if (unit === "share") return `${significant(100 * x, digits)} %`;
+    if (unit === "B") {
+      const [n, p] = scaled(x, 1000, SI.slice(0, 6), digits), other = binary(x, digits);
+      return `${n} ${p}B` + (other.endsWith("iB") ? ` (${other})` : "");
+    }
+    if (unit === "FLOP") return scientific(x, unit);
+    if (["B/s", "FLOP/s", "W"].includes(unit)) return prefixed(x, unit, digits);
+    if (unit === "") return Math.abs(x) >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits);
+    return `${significant(x, digits)} ${unit}`;
+  }
+
+  // What stands in the box beside a slider: exact to six digits, and in one unit only.
+  function entry(x, unit, words) {
+    if (typeof x !== "number") return x;
+    if (unit === "B") return binary(x, 6);
+    if (unit === "s") return x >= YEAR ? `${significant(x / YEAR, 6)} years` : x >= 86400 ? `${significant(x / 86400, 6)} days` : `${significant(x, 6)} s`;
+    if (unit.includes("/") && !["B/s", "FLOP/s"].includes(unit)) return significant(x, 6);
+    return human(x, unit, words, 6);
+  }
+
+  // A typed number in base units, or the text itself if it is none.
+  function parse(text, unit, suffixes) {
+    const clean = text.trim(), match = clean.match(/^([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*)$/i);
+    if (!match) return clean;
+    const table = suffixes[unit] || {}, suffix = match[2].trim();
+    const key = suffix === "" ? "" : suffix in table ? suffix : Object.keys(table).find(k => k.toLowerCase() === suffix.toLowerCase());
+    const x = Number(match[1].replace(/,/g, ""));
+    return suffix === "" || suffix === unit ? x : key === undefined ? clean : x * table[key];
+  }
+
+  // -- evaluation ------------------------------------------------------------------------------
+
+  const error = (words, name, value, allowed) => fill(words.error.must_be, { name, value, allowed });
+
+  function check(q, name, x, words) {
+    if (q.choices) return q.choices.some(c => c.value === x) ? null : error(words, name, x, q.allowed);
+    if (typeof x !== "number") return error(words, name, x, /^[-+]?(nan|inf(inity)?)$/i.test(x) ? words.allowed.finite : words.allowed.number);
+    if (!Number.isFinite(x)) return error(words, name, x, words.allowed.finite);
+    const low = q.low !== undefined && (q.lowOpen ? x <= q.low : x < q.low), high = q.high !== undefined && (q.highOpen ? x >= q.high : x > q.high);
+    return low || high || (q.integer && x !== Math.floor(x)) ? error(words, name, x, q.allowed) : null;
+  }
+
+  function valueOf(spec, lib, state, name) {
+    const { source, start } = spec.inputs[name];
+    if (name in state) return state[name];
+    if (!source) return start;
+    const [owner, attribute] = source.split(".");
+    return lib.rows[owner][state[owner]][attribute];
+  }
+
+  // Every value by name, and what is wrong by name of the input.
+  function evaluate(spec, lib, state) {
+    const v = {}, errors = {};
+    for (const name in spec.inputs) {
+      const q = lib.quantities[name], x = valueOf(spec, lib, state, name), wrong = check(q, name, x, lib.words);
+      if (wrong) errors[name] = wrong;
+      v[name] = q.choices ? q.choices.findIndex(c => c.value === x) : x;
+    }
+    if (Object.keys(errors).length) return { values: {}, errors };
+    for (const name of spec.formulas) v[name] = lib.formulas[name](v);
+    for (const name of spec.outputs) {
+      const q = lib.quantities[name], wrong = q.choices ? null : check(q, name, v[name], lib.words);
+      if (wrong) errors[name] = wrong;
+    }
+    return { values: v, errors };
+  }
+
+  const shown = spec => [...new Set([...spec.outputs, ...(spec.stack ? [spec.stack.capacity, ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
+  const alternatives = (spec, lib, state, name) => {
+    if (name in spec.pickers) return spec.pickers[name].filter(row => row !== state[name]);
+    const q = lib.quantities[name], now = valueOf(spec, lib, state, name);
+    if (q.choices) return q.choices.map(c => c.value).filter(c => c !== now);
+    const { low, high, log, steps } = q.slider;
+    return [0, 0.25, 0.5, 0.75, 1].map(p => at({ low, high, log, steps }, q, p * steps)).filter(x => x !== now);
+  };
+
+  // Whether any other value of a control changes anything shown.
+  function matters(spec, lib, state, name, names = shown(spec)) {
+    const now = evaluate(spec, lib, state).values;
+    const changed = other => { const { values } = evaluate(spec, lib, changeOf(spec, state, name, other)); return names.some(n => values[n] !== now[n]); };
+    return alternatives(spec, lib, state, name).some(changed);
+  }
+
+  // The choice that keeps a control from mattering, if one does.
+  function blocker(spec, lib, state, name) {
+    for (const other of Object.keys(spec.inputs)) {
+      const q = lib.quantities[other];
+      if (other === name || !q.choices) continue;
+      if (alternatives(spec, lib, state, other).some(value => matters(spec, lib, { ...state, [other]: value }, name))) return other;
+    }
+    return null;
+  }
+
+  // A new state; another row of a catalogue takes back what was typed over the old one.
+  function changeOf(spec, state, name, value) {
+    const next = { ...state, [name]: value };
+    if (name in spec.pickers) for (const n in spec.inputs) if ((spec.inputs[n].source || "").startsWith(name + ".")) delete next[n];
+    return next;
+  }
+
+  // -- sliders ---------------------------------------------------------------------------------
+
+  function at({ low, high, log, steps }, q, position) {
+    const x = log ? low * (high / low) ** (position / steps) : low + (high - low) * position / steps;
+    return q.integer ? Math.round(x) : position <= 0 ? low : position >= steps ? high : Number(x.toPrecision(3));
+  }
+
+  const positionOf = ({ low, high, log, steps }, x) => typeof x !== "number" ? 0 : Math.round(steps * Math.min(1, Math.max(0, log ? Math.log(x / low) / Math.log(high / low) : (x - low) / (high - low))));
+
+  // -- the view --------------------------------------------------------------------------------
+
+  const make = (tag, attributes = {}, ...children) => {
+    const node = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes)) value === false || value === undefined ? 0 : node.setAttribute(key, value === true ? "" : value);
+    node.append(...children);
+    return node;
+  };
+  let ids = 0;
+
+  function mount(root, spec, lib, state, changed = () => {}) {
+    const words = lib.words.calculator, id = `onegpu-${Math.random().toString(36).slice(2, 8)}-${++ids}`;
+    const label = name => name in spec.pickers ? words.pick[name] : lib.quantities[name].label;
+    const show = (name, x) => { const q = lib.quantities[name]; return q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
+    const set = (name, value) => { state = changeOf(spec, state, name, value); update(name); changed(state); };
+    const rows = {};
+
+    function control(name) {
+      const own = `${id}-${name}`, q = lib.quantities[name], row = { parts: [] };
+      const common = { "aria-describedby": `${own}-note`, "data-name": name, "data-lm-suppress-shortcuts": "true" };
+      if (name in spec.pickers || q.choices) {
+        const options = name in spec.pickers ? spec.pickers[name].map(r => [r, r]) : q.choices.map(c => [c.value, c.label]);
+        const select = make("select", { id: own, ...common }, ...options.map(([, text], i) => make("option", { value: i }, text)));
+        select.addEventListener("change", () => set(name, options[select.value][0]));
+        row.parts = [select];
+        row.write = x => { select.value = options.findIndex(([value]) => value === x); };
+      } else {
+        const range = make("input", { type: "range", min: 0, max: q.slider.steps, step: 1, "aria-label": q.label, ...common });
+        const box = make("input", { type: "text", id: own, autocomplete: "off", spellcheck: "false", ...common });
+        let last = 0;
+        range.addEventListener("input", () => {
+          const now = valueOf(spec, lib, state, name), position = +range.value;
+          let x = at(q.slider, q, position);
+          if (x === now && position !== last) x = Math.min(q.slider.high, Math.max(q.slider.low, x + Math.sign(position - last)));  // whole numbers: each step moves
+          last = position;
+          set(name, x);
+        });
+        box.addEventListener("change", () => set(name, parse(box.value, q.unit, lib.suffixes)));
+        row.parts = [range, box];
+        row.write = (x, by) => {
+          range.value = last = positionOf(q.slider, x);
+          range.setAttribute("aria-valuetext", typeof x === "number" ? entry(x, q.unit, lib.words) : String(x));
+          box.value = entry(x, q.unit, lib.words);
+        };
+      }
+      row.note = make("small", { id: `${own}-note`, class: "onegpu-note" });
+      const unit = q && !q.choices && q.unit.includes("/") && !["B/s", "FLOP/s"].includes(q.unit) ? ` [${q.unit}]` : "";
+      row.node = make("div", { class: `onegpu-row${row.parts.length > 1 ? "" : " onegpu-choice"}` }, make("label", { for: own }, label(name) + unit), ...row.parts, row.note);
+      rows[name] = row;
+      return row.node;
+    }
+
+    const first = spec.show, rest = Object.keys(spec.inputs).filter(n => !first.includes(n));
+    const controls = make("div", { class: "onegpu-controls" }, ...first.map(control));
+    if (rest.length) controls.append(make("details", {}, make("summary", {}, words.more), ...rest.map(control)));
+
+    const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
+    const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
+    const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
+    const reset = make("button", { type: "button" }, words.reset);
+    reset.addEventListener("click", () => { state = { ...spec.start }; update(); changed(state); });
+    root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), live));
+    let speak;
+
+    function update(by) {
+      const { values, errors } = evaluate(spec, lib, state), failed = Object.keys(errors).length > 0;
+      for (const name in rows) {
+        const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
+        if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x);
+        else { row.parts[1].value = entry(x, lib.quantities[name].unit, lib.words); row.parts[0].setAttribute("aria-valuetext", row.parts[1].value); }
+        const idle = !failed && !matters(spec, lib, state, name), other = idle && blocker(spec, lib, state, name);
+        row.parts.forEach(p => { p.disabled = idle; p.toggleAttribute("aria-invalid", name in errors); });
+        row.note.textContent = errors[name] || (other ? fill(words.idle_while, { other: label(other), value: show(other, values[other]) }) : idle ? words.idle : "");
+        row.node.classList.toggle("onegpu-wrong", name in errors);
+      }
+      for (const name of spec.outputs) {
+        cells[name].textContent = errors[name] || (failed ? "–" : show(name, values[name]));
+        cells[name].classList.toggle("onegpu-bad", name in errors || (lib.quantities[name].choices || [])[values[name]]?.value === "no");
+      }
+      stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
+      curve.innerHTML = spec.curve && !failed ? plot(values) : "";
+      clearTimeout(speak);
+      speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
+      root.onegpu = { values, errors, state };
+    }
+
+    // One bar for each moment, to one scale, against the capacity.
+    function bars(v) {
+      const { bars, capacity, onTop } = spec.stack, totals = Object.keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
+      const scale = Math.max(...totals, v[capacity]) * 1.02, colours = [...new Set([...Object.values(bars).flat(), ...onTop].map(label))];
+      const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0), biggest = Object.keys(bars)[totals.indexOf(Math.max(...totals))];
+      const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], "B", lib.words))),
+        make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })))];
+      const legend = make("ul", {}, ...parts(biggest).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
+      const limit = make("div", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` });
+      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar), limit), make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity]))), legend];
+    }
+
+    // A log–log curve with the reader's point on it.
+    function plot(v) {
+      const { x, y } = spec.curve, qx = lib.quantities[x], qy = lib.quantities[y], { low, high } = qx.slider, points = [];
+      for (let i = 0; i <= 40; i++) {
+        const value = low * (high / low) ** (i / 40), w = { ...v, [x]: qx.integer ? Math.round(value) : value };
+        for (const name of spec.formulas) w[name] = lib.formulas[name](w);
+        if (w[y] > 0 && Number.isFinite(w[y])) points.push([w[x], w[y]]);
+      }
+      if (points.length < 2) return "";
+      const W = 400, H = 230, L = 74, B = 42, ys = points.map(p => p[1]).concat(v[y]), [y0, y1] = [Math.min(...ys), Math.max(...ys) * 1.0001];
+      const px = a => L + (W - L - 12) * Math.log(a / low) / Math.log(high / low), py = a => H - B - (H - B - 12) * Math.log(a / y0) / Math.log(y1 / y0);
+      const decades = (a, b) => { const t = []; for (let e = Math.ceil(Math.log10(a) - 1e-9); 10 ** e <= b * 1.001; e++) t.push(10 ** e); const step = Math.ceil(t.length / 6); return t.filter((_, i) => i % step === 0); };
+      const nice = [1, 60, 3600, 86400, MONTH, YEAR, 10 * YEAR, 100 * YEAR, 1000 * YEAR, 1e4 * YEAR, 1e5 * YEAR, 1e6 * YEAR];
+      const ticks = (q, a, b) => q.unit === "s" ? nice.filter(t => t >= a && t <= b).slice(-7) : decades(a, b);
+      const tick = (q, t) => q.unit === "s" && t === MONTH ? count(lib.words, "month", "1") : human(t, q.unit, lib.words).replace(/ \(.*/, "");
+      const safe = t => String(t).replace(/[&<"]/g, c => ({ "&": "&amp;", "<": "&lt;", '"': "&quot;" })[c]);
+      return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${safe(`${qy.label}, ${qx.label}: ${show(x, v[x])}, ${show(y, v[y])}`)}">`
+        + ticks(qx, low, high).map(t => `<line class="onegpu-tick" x1="${px(t)}" x2="${px(t)}" y1="12" y2="${H - B}"/><text x="${px(t)}" y="${H - B + 15}" text-anchor="middle">${safe(tick(qx, t))}</text>`).join("")
+        + ticks(qy, y0, y1).map(t => `<line class="onegpu-tick" x1="${L}" x2="${W - 12}" y1="${py(t)}" y2="${py(t)}"/><text x="${L - 6}" y="${py(t) + 4}" text-anchor="end">${safe(tick(qy, t))}</text>`).join("")
+        + `<text x="${(W + L) / 2}" y="${H - 6}" text-anchor="middle">${safe(qx.label)}</text><text x="4" y="10">${safe(qy.label)}</text>`
+        + `<polyline points="${points.map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`).join(" ")}"/><circle cx="${px(Math.min(high, Math.max(low, v[x])))}" cy="${py(v[y])}" r="6"/></svg>`;
+    }
+
+    update();
+    return { set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
+  }
+
+  // -- where it runs ---------------------------------------------------------------------------
+
+  const compile = lib => ({ ...lib, formulas: Object.fromEntries(Object.entries(lib.formulas).map(([n, code]) => [n, typeof code === "function" ? code : new Function("v", `return ${code}`)])) });
+  const full = (spec, state) => ({ ...Object.fromEntries(Object.entries(spec.pickers).map(([n, rows]) => [n, rows[0]])), ...state });
+
+  // In Jupyter, Colab, VS Code: an anywidget.
+  function render({ model, el }) {
+    const spec = model.get("spec");
+    const view = mount(el, spec, compile(spec.library), full(spec, model.get("params")), state => { model.set("params", state); model.save_changes(); });
+    model.on("change:params", () => view.set(full(spec, model.get("params"))));
+  }
+
+  // In the built page: every readable table with a specification becomes live.
+  function upgrade() {
+    for (const root of document.querySelectorAll(".onegpu-calculator")) {
+      const spec = JSON.parse(root.querySelector("script").textContent), own = spec.own ? compile(spec.own) : { formulas: {}, quantities: {} };
+      const site = window.ONEGPU, lib = { ...site, formulas: { ...site.formulas, ...own.formulas }, quantities: { ...site.quantities, ...own.quantities } };
+      mount(root, spec, lib, full(spec, { ...spec.start }));
+    }
+  }
+  if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
+
+  return { significant, human, entry, parse, evaluate, matters, blocker, compile, full, mount, render };
+})();

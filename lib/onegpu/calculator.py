@@ -1,0 +1,227 @@
+"""The calculator: formulas with sliders, live in Jupyter, Colab and the static page.
+
+The front end is ``calculator.js``, one plain script. In Jupyter it is an anywidget; in the built
+book the same script finds the ``text/html`` below and makes it live, with no kernel and no server.
+"""
+
+import html
+import json
+from functools import cache
+from pathlib import Path
+
+import anywidget
+import traitlets
+
+from . import catalog, labels, units
+from .formula import Formula, REGISTRY
+
+HERE = Path(__file__).parent
+CATALOGS = {"model": catalog.MODELS, "gpu": catalog.GPUS, "recipe": catalog.RECIPES}
+
+
+def slider(q):
+    """How a slider runs over a quantity: its ends, its scale and its number of steps."""
+    low, high = q.slider
+    if low > 0 and high / low >= 1000 or high > 1e4 and low > 0:
+        return {"low": low, "high": high, "log": True, "steps": 400}
+    steps = (high - low) * 2 if q.unit.startswith("B/") and not q.integer else high - low if q.integer and high - low <= 400 else 100
+    return {"low": low, "high": high, "log": False, "steps": int(steps)}
+
+
+def described(q):
+    """What the front end needs to know of a quantity."""
+    found = {"label": q.label, "unit": q.unit, "allowed": q.allowed}
+    if q.choices:
+        return found | {"choices": [{"value": c, "label": q.human(i)} for i, c in enumerate(q.choices)]}
+    bounds = {"low": float(q.valid.inf), "high": float(q.valid.sup), "lowOpen": bool(q.valid.left_open), "highOpen": bool(q.valid.right_open)}
+    found |= {k: v for k, v in bounds.items() if abs(v) != float("inf")} | {"integer": q.integer}
+    return found | {"slider": slider(q)} if q.slider else found
+
+
+def library(formulas, attributes, names=None):
+    """Everything that calculators share: formulas, quantities, catalogue rows, words.
+
+    Parameters
+    ----------
+    formulas : sequence of Formula
+        In the order of evaluation
+    attributes : dict of str to set of str
+        Which attributes of each catalogue's rows are wanted
+    names : iterable of str
+        Further quantities to describe
+
+    Returns
+    -------
+    dict
+        Ready for JSON; a formula is its JavaScript expression
+    """
+    quantities = {f.name: f.result for f in formulas} | {n: q for f in formulas for n, q in f.inputs().items()}
+    quantities |= {n: REGISTRY[n] for n in names or ()}
+    rows = {owner: {row.name: {a: getattr(row, a) for a in sorted(attributes[owner])} for row in CATALOGS[owner].values()} for owner in attributes}
+    words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "calculator")}
+    return {"formulas": {f.name: f.javascript for f in formulas}, "quantities": {n: described(q) for n, q in quantities.items()},
+            "rows": rows, "words": words, "suffixes": units.SUFFIXES}
+
+
+class Calculator(anywidget.AnyWidget):
+    """Sliders over formulas: a table of results, a stack against a capacity, a curve.
+
+    Parameters
+    ----------
+    *outputs : Formula
+        What the table shows, in this order
+    title : str
+        Key of its title under ``calculator.title``, or the title itself
+    start : dict
+        What the calculator shows first, in this order, with its value: rows of a catalogue
+        (``model``, ``gpu``, ``recipe``) and inputs; None leaves an input to its row or its default
+    stack : Formula
+        A formula that compares sums, e.g. ``training_memory``: one bar for each sum
+    capacity : str
+        Name of the input to draw as the stack's limit
+    on_top : sequence of str
+        Names of inputs added on top of each bar
+    curve : (str, Formula)
+        The input along the horizontal axis and the formula along the vertical one
+
+    Attributes
+    ----------
+    params : dict
+        What the reader set, by name; can be set, linked and observed
+    result : dict
+        The outputs' values by name, in base units, computed in Python; ``{"error": message}`` if refused
+
+    Raises
+    ------
+    ValueError
+        If ``start`` names something that no output takes.
+    """
+
+    _css = HERE / "calculator.css"
+    _esm = traitlets.Unicode((HERE / "calculator.js").read_text("utf-8") + "\nexport default { render: onegpu.render };\n").tag(sync=True)
+    spec = traitlets.Dict().tag(sync=True)
+    params = traitlets.Dict().tag(sync=True)
+    result = traitlets.Dict()
+    _ipython_display_ = None  # ipywidgets 7 would hide text/html behind it
+
+    def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None):
+        self.outputs, self.stack = outputs, stack
+        self.formulas = {f.name: f for root in (*outputs, *([stack] if stack else []), *([curve[1]] if curve else [])) for f in root.graph()}
+        self.inputs, self.sources, also = {}, {}, []
+        for formula in self.formulas.values():
+            for name, q in formula.inputs(self.formulas).items():
+                source = formula.sources.get(name, "")
+                self.inputs[name] = q
+                if self.sources.setdefault(name, source) != source:
+                    also.append((name, source))
+        for name in filter(None, (capacity, *on_top)):
+            self.inputs.setdefault(name, REGISTRY[name])
+            self.sources.setdefault(name, REGISTRY[name].source or "")
+        show = list(start or {})
+        start = {name: value for name, value in (start or {}).items() if value is not None}
+        self.pickers = [o for o in CATALOGS if o in start and any(s.startswith(o + ".") for s in self.sources.values())]
+        unknown = [n for n in show if n not in self.inputs and n not in self.pickers]
+        if unknown:
+            raise ValueError(f"start = {unknown[0]}: must be one of {', '.join([*CATALOGS, *self.inputs])}")
+        for name, value in start.items():
+            REGISTRY[name].check(value) if name in self.inputs else CATALOGS[name][value]
+        attributes = {o: {s.partition(".")[2] for n, s in self.sources.items() if s.startswith(o + ".") and n not in start} for o in self.pickers}
+        self.rows = {o: [r.name for r in CATALOGS[o].values() if all(getattr(r, a) is not None for a in attributes[o])] for o in self.pickers}
+        for name, source in also:
+            owner, _, attribute = source.partition(".")
+            first = self.sources[name].partition(".")[2]
+            if any(getattr(CATALOGS[owner][r], attribute) != getattr(CATALOGS[owner][r], first) for r in self.rows.get(owner, ())):
+                raise ValueError(f"{name} = {source}: must come from one place, not also {self.sources[name]}; bind one of the formulas")
+        spec = {"title": labels.lookup(f"calculator.title.{title}") or title, "pickers": self.rows, "show": show, "start": start, "attributes": {o: sorted(a) for o, a in attributes.items()},
+                "inputs": {n: {"source": self.sources[n] if self.sources[n].partition(".")[0] in self.pickers and n not in start else None,
+                               "start": start.get(n, q.start)} for n, q in self.inputs.items()},
+                "formulas": list(self.formulas), "outputs": [f.name for f in outputs]}
+        if stack:
+            spec["stack"] = {"bars": {u.name: [p.name for p in u.uses] for u in stack.uses}, "capacity": capacity, "onTop": list(on_top)}
+        if curve:
+            spec["curve"] = {"x": curve[0], "y": curve[1].name}
+        self.page_spec = spec
+        shared = library(list(self.formulas.values()), {o: set(a) for o, a in attributes.items()}, self.inputs)
+        super().__init__(spec=spec | {"library": shared}, params=start)
+        self._compute()
+
+    @traitlets.observe("params")
+    def _compute(self, change=None):
+        try:
+            self.result = {f.name: f(**self.call(f)) for f in self.outputs}
+        except ValueError as error:
+            self.result = {"error": str(error)}
+
+    def call(self, formula):
+        """The keyword arguments with which ``formula`` gives the calculator's number."""
+        known, filled = formula.inputs(), {n: s.partition(".")[0] for n, s in formula.sources.items()}
+        rows = {o: CATALOGS[o][self.params.get(o, self.rows[o][0])] for o in self.pickers if o in filled.values()}
+        filled = {n for n, o in filled.items() if o in rows}
+        own = {n: v for n, v in self.params.items() if n in known}
+        first = {n: self.page_spec["inputs"][n]["start"] for n in known if n not in own and n not in filled}
+        return rows | first | own
+
+    def value(self, name):
+        """The present value of an input: what the reader set, else its row's, else its first."""
+        row, _, attribute = (self.page_spec["inputs"][name]["source"] or "").partition(".")
+        return self.params[name] if name in self.params else getattr(CATALOGS[row][self.params[row]], attribute) if row else self.page_spec["inputs"][name]["start"]
+
+    def __repr__(self):
+        return f"Calculator({', '.join(f.name for f in self.outputs)})"
+
+    # -- the page ----------------------------------------------------------------------------
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        return {**(data or {}), "text/plain": repr(self), "text/html": self.html()}, metadata
+
+    def html(self):
+        """A readable table of the first values, with the specification that makes it live."""
+        spec = dict(self.page_spec)
+        changed = {n: f.javascript for n, f in self.formulas.items() if published().get(n) != f.javascript}
+        if changed:
+            spec["own"] = library([self.formulas[n] for n in self.formulas], {}, self.inputs) | {"formulas": changed}
+        data = json.dumps(spec, ensure_ascii=False).replace("</", "<\\/")
+        return (f'<div class="onegpu-calculator">\n<table>\n<caption>{html.escape(spec["title"])}</caption>\n'
+                + "".join(f'<tr><th scope="row">{html.escape(label)}</th><td>{html.escape(value)}</td></tr>\n' for label, value in self.table())
+                + f'</table>\n<script type="application/json">{data}</script>\n</div>')
+
+    def table(self):
+        """The rows of the readable table: (label, value) of what is set and of what comes out."""
+        set_ = [(labels.text(f"calculator.pick.{o}"), self.params[o]) for o in self.pickers]
+        for name in self.page_spec["show"]:
+            if name in self.inputs:
+                q, value = self.inputs[name], self.value(name)
+                set_.append((q.label, q.human(q.check(value)) if q.choices else units.human(float(value), q.unit)))
+        if "error" in self.result:
+            return [*set_, (labels.text("calculator.results"), self.result["error"])]
+        return set_ + [(f.result.label, f.result.human(self.result[f.name])) for f in self.outputs]
+
+
+def modules():
+    """The modules of formulas, one a section."""
+    from . import compute, memory
+    return [memory, compute]
+
+
+@cache
+def published():
+    """The JavaScript of every formula of the library, by name: the site ships it once."""
+    return {f.name: f.javascript for m in modules() for f in m._section.formulas}
+
+
+def site_script():
+    """The script that the static site ships once: formulas, quantities, catalogues, words.
+
+    Returns
+    -------
+    str
+        A classic script that sets ``window.ONEGPU``; its formulas are functions, so the page needs no ``eval``
+    """
+    formulas = [f for m in modules() for f in m._section.formulas]
+    sources = {s for f in formulas for s in f.sources.values()} | {q.source for q in REGISTRY.values() if not isinstance(q, Formula) and q.source}
+    attributes = {o: {s.partition(".")[2] for s in sources if s.startswith(o + ".")} for o in CATALOGS}
+    shared = library(formulas, attributes, [n for n, q in REGISTRY.items()])
+    functions = ",\n".join(f"{json.dumps(n)}: v => {code}" for n, code in shared.pop("formulas").items())
+    return f"window.ONEGPU = {json.dumps(shared, ensure_ascii=False, separators=(',', ':'))};\nwindow.ONEGPU.formulas = {{\n{functions}\n}};\n"

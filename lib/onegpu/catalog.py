@@ -1,0 +1,273 @@
+"""Models, GPUs and recipes of training, each row with a public source.
+
+The facts stand in ``data/*.csv`` and nowhere else. Peaks are dense, link speeds one way,
+memory labels are read as GiB.
+"""
+
+import csv
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+DATA = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer:
+    """The shape of a decoder-only transformer, which fixes its parameter count.
+
+    Parameters
+    ----------
+    n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab_size : int
+        Layers, hidden size, query heads, key-value heads, head size, width of the feed-forward
+        block, rows of the embedding table
+    n_ff_matrices : int
+        3 for a gated block (SwiGLU), 2 for a plain one (GELU)
+    tied_embeddings : bool
+        Whether the output head is the embedding table
+    n_positions : int
+        Rows of a learned position table; 0 without one
+    norm : str
+        ``"layernorm"`` (weight and bias), ``"rmsnorm"`` (weight) or ``"none"`` (neither)
+    n_norms : int
+        Norms in a layer; a final norm is always there once more
+    qk_norm, embedding_norm : bool
+        Norms of size d_head on queries and keys; a norm after the embedding
+    qkv_bias, linear_bias, head_bias, router_bias : bool
+        Biases on q, k, v; on the other matrices of a layer; on the head; on the router
+    n_experts, n_active_experts, n_shared_experts, d_ff_expert, n_dense_layers : int
+        Mixture of experts: routed experts, how many of them a token visits, experts that every
+        token visits, their width, layers without experts
+    q_lora_rank, kv_lora_rank, d_nope, d_rope, d_v : int
+        Multi-head latent attention; 0 without it
+
+    Raises
+    ------
+    ValueError
+        If ``n_kv_heads`` does not divide ``n_heads``.
+
+    Examples
+    --------
+    >>> Transformer(n_layers=32, d_model=4096, n_heads=32, n_kv_heads=32, d_head=128, d_ff=11008,
+    ...             n_ff_matrices=3, vocab_size=32000).n_params
+    6738415616
+    """
+
+    n_layers: int
+    d_model: int
+    n_heads: int
+    n_kv_heads: int
+    vocab_size: int
+    d_head: int | None = None
+    d_ff: int | None = None
+    n_ff_matrices: int = 3
+    tied_embeddings: bool = False
+    n_positions: int = 0
+    norm: str = "rmsnorm"
+    n_norms: int = 2
+    qk_norm: bool = False
+    embedding_norm: bool = False
+    qkv_bias: bool = False
+    linear_bias: bool = False
+    head_bias: bool = False
+    n_experts: int = 0
+    n_active_experts: int = 0
+    n_shared_experts: int = 0
+    d_ff_expert: int = 0
+    n_dense_layers: int = 0
+    router_bias: bool = False
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    d_nope: int = 0
+    d_rope: int = 0
+    d_v: int = 0
+    name: str = "own model"
+
+    catalog_kind = "model"
+
+    def __post_init__(self):
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(f"n_kv_heads = {self.n_kv_heads}: must divide n_heads = {self.n_heads}")
+
+    def __str__(self):
+        return self.name
+
+    # Matrices: the weights that multiply an activation
+
+    @property
+    def matrices(self):
+        """The matrices of one layer's attention and dense feed-forward block: name -> (d_in, d_out)."""
+        h, a, kv, d = self.d_model, self.n_heads, self.n_kv_heads, self.d_head
+        if self.kv_lora_rank:
+            query = a * (self.d_nope + self.d_rope)
+            found = {"q_down": (h, self.q_lora_rank), "q_up": (self.q_lora_rank, query)} if self.q_lora_rank else {"q": (h, query)}
+            found |= {"kv_down": (h, self.kv_lora_rank + self.d_rope), "kv_up": (self.kv_lora_rank, a * (self.d_nope + self.d_v)), "o": (a * self.d_v, h)}
+        else:
+            found = {"q": (h, a * d), "k": (h, kv * d), "v": (h, kv * d), "o": (a * d, h)}
+        if self.d_ff:
+            found |= {"gate": (h, self.d_ff)} if self.n_ff_matrices == 3 else {}
+            found |= {"up": (h, self.d_ff), "down": (self.d_ff, h)}
+        return found
+
+    def _size(self, names):
+        return sum(d_in * d_out for name, (d_in, d_out) in self.matrices.items() if (name in ("gate", "up", "down")) == names)
+
+    @property
+    def _expert_layers(self):
+        return self.n_layers - self.n_dense_layers if self.n_experts else 0
+
+    @property
+    def _expert(self):
+        return self.n_ff_matrices * self.d_model * self.d_ff_expert
+
+    def _layers(self, experts):
+        """Matrix weights of all layers when ``experts`` routed experts of a layer are counted."""
+        dense = self.n_layers - self._expert_layers
+        sparse = self._expert * (experts + self.n_shared_experts) + self.d_model * self.n_experts
+        return self.n_layers * self._size(False) + dense * self._size(True) + self._expert_layers * sparse
+
+    @property
+    def matmul_params(self):
+        """Weights that multiply an activation for each token: the head once (tied or not), no look-ups, norms or biases."""
+        return self._layers(self.n_active_experts) + self.head_params
+
+    @property
+    def head_params(self):
+        """Weights of the output head."""
+        return self.vocab_size * self.d_model
+
+    # The rest
+
+    @property
+    def _norm(self):
+        return {"layernorm": 2, "rmsnorm": 1, "none": 0}[self.norm]
+
+    @property
+    def _small(self):
+        """Norms and biases of all layers, and the final norm."""
+        h, m = self.d_model, self.matrices
+        norms = self.n_norms * self._norm * h + 2 * self.qk_norm * (self.d_head or 0) + self.q_lora_rank + self.kv_lora_rank
+        biases = sum(m[n][1] for n in ("q", "k", "v") if n in m) * self.qkv_bias
+        biases += sum(out for n, (_, out) in m.items() if n not in ("q", "k", "v")) * self.linear_bias
+        return self.n_layers * (norms + biases) + self._norm * h + self._expert_layers * self.n_experts * self.router_bias
+
+    @property
+    def n_params(self):
+        """All parameters, exactly."""
+        tables = (1 if self.tied_embeddings else 2) * self.head_params + self.n_positions * self.d_model
+        extra = self.embedding_norm * self._norm * self.d_model + self.head_bias * self.vocab_size
+        return tables + extra + self._layers(self.n_experts) + self._small
+
+    @property
+    def n_active_params(self):
+        """Parameters that a token meets: all but the routed experts it does not visit."""
+        return self.n_params - self._layers(self.n_experts) + self._layers(self.n_active_experts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Transformer):
+    """A published model: its shape, what its makers printed, and where.
+
+    ``count_kind`` says what ``published_params`` is: ``"exact"``, ``"rounded"``, ``"nominal"``
+    (a name, such as 175B) or ``"computed"`` (not published: from the shape).
+    """
+
+    published_params: int | None = None
+    count_kind: str = "computed"
+    published_active_params: int | None = None
+    train_seq_len: int | None = None
+    train_tokens: float | None = None
+    source: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPU:
+    """A card: memory, peak and links, in base units.
+
+    ``peak_flops`` is the dense 16-bit peak, ``link_bandwidth`` one way, ``memory_bytes`` the label
+    read as GiB. ``usable_bytes`` is what a program can allocate: from a reading, else the lowest
+    measured share of that vendor's cards (then ``usable_kind`` is ``"estimated"``).
+    """
+
+    name: str
+    vendor: str
+    year: int
+    memory_bytes: float
+    usable_bytes: float
+    usable_kind: str
+    peak_flops: float
+    memory_bandwidth: float
+    link_bandwidth: float
+    link: str
+    power_watts: float | None = None
+    peak_flops_fp8: float | None = None
+    source: str = ""
+    url: str = ""
+    usable_source: str = ""
+    usable_url: str = ""
+    note: str = ""
+
+    catalog_kind = "gpu"
+
+    def __str__(self):
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a training step keeps for each parameter, in bytes: weights, gradients, master copy, moments."""
+
+    name: str
+    weight_bytes: float
+    grad_bytes: float
+    master_bytes: float
+    optimizer_bytes: float
+    source: str = ""
+    url: str = ""
+
+    catalog_kind = "recipe"
+
+    def __str__(self):
+        return self.name
+
+
+class Catalog(dict):
+    """Rows by name; a wrong name says which are near."""
+
+    def __init__(self, kind, rows):
+        super().__init__((row.name, row) for row in rows)
+        self.kind = kind
+
+    def __missing__(self, name):
+        raise ValueError(f"{self.kind} = {name!r}: must be one of {', '.join(self)}")
+
+
+def _rows(file):
+    with open(DATA / file, encoding="utf-8", newline="") as handle:
+        yield from csv.DictReader(handle)
+
+
+def _typed(kind, row):
+    """The fields of a dataclass from a row of text; empty cells keep the default."""
+    convert = {int: lambda t: int(float(t)), float: float, bool: lambda t: t == "1", str: str,
+               int | None: lambda t: int(float(t)), float | None: float}
+    return {f.name: convert[f.type](row[f.name]) for f in fields(kind) if row.get(f.name)}
+
+
+def _gpus(rows):
+    rows = list(rows)
+    measured = {}
+    for row in rows:
+        if row["usable_bytes"]:
+            measured.setdefault(row["vendor"], []).append(float(row["usable_bytes"]) / float(row["memory_bytes"]))
+    lowest = min(min(shares) for shares in measured.values())
+    for row in rows:
+        kind = "read" if row["usable_bytes"] else "estimated"
+        share = min(measured.get(row["vendor"], [lowest]))
+        usable = row["usable_bytes"] or float(row["memory_bytes"]) * share
+        yield GPU(**_typed(GPU, row | {"usable_bytes": str(usable), "usable_kind": kind}))
+
+
+GPUS = Catalog("gpu", _gpus(_rows("gpus.csv")))
+MODELS = Catalog("model", (Model(**_typed(Model, row)) for row in _rows("models.csv")))
+RECIPES = Catalog("recipe", (Recipe(**_typed(Recipe, row)) for row in _rows("recipes.csv")))

@@ -1,0 +1,158 @@
+"""Figures and tables, drawn from the formulas to scale.
+
+A figure is SVG with text in it, in the page's own colours (``currentColor``), light or dark. Its
+title says its point, its alt text says what it shows.
+"""
+
+import datetime
+import html
+import io
+import re
+
+from . import compute, labels, memory, units
+from .catalog import GPUS, MODELS
+from .formula import REGISTRY
+
+#: Safe for colour-blind readers (Okabe and Ito), the same order as the calculator's bars.
+COLOURS = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#f0e442", "#888888"]
+INK = "#010203"  # stands for the page's text colour until the SVG is written
+START = datetime.date(2026, 12, 1)  # "started today": fixed, so that stored outputs do not drift
+
+
+class Figure:
+    """A drawing as SVG, with its alt text."""
+
+    def __init__(self, svg, alt):
+        self.svg, self.alt = svg, alt
+
+    def __repr__(self):
+        return self.alt
+
+    def _repr_mimebundle_(self, **kwargs):
+        return {"image/svg+xml": self.svg, "text/plain": self.alt}
+
+
+def draw(paint, title, alt, height=3.0, width=5.0):
+    """Run ``paint(axes)`` and return the SVG as a :class:`Figure`."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure as Canvas
+
+    style = {"svg.fonttype": "none", "svg.hashsalt": "onegpu", "font.size": 11, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
+             "xtick.color": INK, "ytick.color": INK, "axes.titlesize": 12, "axes.titlelocation": "left", "axes.spines.top": False,
+             "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 9, "font.family": "DejaVu Sans"}
+    with rc_context(style):
+        canvas = Canvas(figsize=(width, height), layout="constrained")
+        axes = canvas.add_subplot()
+        paint(axes)
+        axes.set_title(title)
+        buffer = io.StringIO()
+        canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg"):].replace(INK, "currentColor").replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    prefix = "f" + str(abs(hash_text(title)))[:6] + "-"
+    svg = re.sub(r'(\bid="|#)([\w.-]+)(?=["\)])', lambda m: m[0] if m[1] == "#" and re.fullmatch(r"[0-9a-f]{6}", m[2]) else m[1] + prefix + m[2], svg)
+    svg = svg.replace("<svg ", f'<svg class="onegpu-figure" role="img" aria-label="{html.escape(alt)}" ', 1)
+    style = "<style>.onegpu-figure{color:#222}@media(prefers-color-scheme:dark){.onegpu-figure{color:#ddd}}</style>"
+    return Figure(svg.replace(">", f">{style}", 1), alt)
+
+
+def hash_text(text):
+    """A number from a text, the same in every process."""
+    import zlib
+    return zlib.crc32(text.encode())
+
+
+class Table:
+    """Rows of text under a header, as Markdown and as plain text."""
+
+    def __init__(self, header, rows):
+        self.header, self.rows = list(header), [list(map(str, row)) for row in rows]
+
+    def _repr_markdown_(self):
+        lines = [self.header, ["---"] + ["---:"] * (len(self.header) - 1), *self.rows]
+        return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+    def __repr__(self):
+        return "\n".join(" | ".join(line) for line in [self.header, *self.rows])
+
+
+def word(key, **fields):
+    """A text of this module: ``figure.<key>``."""
+    return labels.text(f"figure.{key}", **fields)
+
+
+def symbols():
+    """The table of symbols, from the registry of quantities."""
+    rows = [(f"${q.tex}$", f"`{q.name}`", q.label, q.unit or "–", q.allowed) for q in REGISTRY.values()]
+    return Table(word("symbols").split("|"), rows)
+
+
+def state_against_card(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9)):
+    """Bars of the training state of some sizes, to scale, against one card."""
+    parts = [memory.inference_weights, memory.gradients, memory.master_weights, memory.optimizer_moments]
+    names = [units.human(n, "") for n in sizes]
+
+    def paint(axes):
+        left = [0.0] * len(sizes)
+        for part, colour in zip(parts, ("#0072b2", "#e69f00", "#56b4e9", "#009e73"), strict=True):
+            values = [part(params=n) / units.GB for n in sizes]
+            axes.barh(names, values, left=left, color=colour, label=part.result.label)
+            left = [a + b for a, b in zip(left, values, strict=True)]
+        axes.axvline(gpu.memory_bytes / units.GB, color=INK, linestyle="--", label=word("one_card", gpu=gpu.name))
+        for y, value in enumerate(left):
+            axes.text(value + 20, y, f"{value:,.0f} GB", va="center", color=INK)
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(left) * 1.18)
+        axes.set_xlabel(word("state_axis"))
+        axes.set_ylabel(word("size_axis"))
+        axes.legend(loc="center right")
+
+    total = [memory.training_state(params=n) for n in sizes]
+    alt = word("state_alt", gpu=gpu.name, sizes=", ".join(f"{n} {units.human(t, 'B')}" for n, t in zip(names, total, strict=True)))
+    return draw(paint, word("state_title"), alt)
+
+
+def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_len=4096, micro_batch=1, **choices):
+    """Memory through one training step: activations rise and fall while gradients grow."""
+    v = memory.training_memory.evaluate(model=model, seq_len=seq_len, micro_batch=micro_batch, **choices)
+    kept = v["gradients"] * v["accumulate"]
+    time = [0, 1, 1.02, 2, 2.02, 2.5]  # start, end of forward, logits gone, end of backward, step, end
+    live = v["layer_working_set"]
+    rows = {"inference_weights": [v["inference_weights"]] * 6, "master_weights": [v["master_weights"]] * 6, "optimizer_moments": [v["optimizer_moments"]] * 6,
+            "gradients": [kept, kept, kept, v["gradients"], v["gradients"], v["gradients"]],
+            "activations": [0, v["activations"], v["activations"] + live, live, 0, 0], "logits": [0, v["logits"], 0, 0, 0, 0]}
+    colours = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7")
+
+    def paint(axes):
+        axes.stackplot(time, *([x / units.GB for x in row] for row in rows.values()), colors=colours, labels=[REGISTRY[n].label for n in rows])
+        axes.axhline(gpu.usable_bytes / units.GB, color=INK, linestyle="--", label=word("usable", gpu=gpu.name))
+        axes.set_xticks([0.5, 1.5, 2.25], [word("forward"), word("backward"), word("step")])
+        axes.set_ylabel(word("memory_axis"))
+        axes.set_xlabel(word("time_axis"))
+        axes.set_xlim(0, 2.5)
+        axes.set_ylim(0, v["training_memory"] / units.GB * 1.55)
+        axes.legend(loc="upper left", ncols=2)
+
+    moments = [(f.result.label, units.human(v[f.name], "B")) for f in memory.training_memory.uses]
+    alt = word("over_time_alt", model=model.name, moments=", ".join(f"{a} {b}" for a, b in moments))
+    return draw(paint, word("over_time_title", model=model.name), alt)
+
+
+def finish_years(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9), tokens=1e12, mfu=0.5):
+    """A calendar of when one card, started on a fixed day, would finish."""
+    years = [START.year + (START.timetuple().tm_yday - 1) / 365.25 + compute.training_time(params=n, tokens=tokens, peak_flops=gpu.peak_flops, mfu=mfu) / units.YEAR for n in sizes]
+    names = [units.human(n, "") for n in sizes]
+    begin = START.year + START.timetuple().tm_yday / 365.25
+
+    def paint(axes):
+        axes.barh(names, [y - begin for y in years], left=begin, color="#0072b2")
+        for i, year in enumerate(years):
+            axes.text(year + 0.7, i, str(int(year)), va="center", color=INK)
+        axes.invert_yaxis()
+        axes.set_xlim(begin - 1, max(years) + 8)
+        axes.set_xlabel(word("year_axis"))
+        axes.set_ylabel(word("size_axis"))
+
+    alt = word("finish_alt", gpu=gpu.name, date=START.isoformat(), ends=", ".join(f"{n} {int(y)}" for n, y in zip(names, years, strict=True)))
+    return draw(paint, word("finish_title", gpu=gpu.name, year=int(max(years))), alt, height=2.6)

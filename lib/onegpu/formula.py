@@ -1,0 +1,568 @@
+"""A formula has one source and four faces.
+
+A :class:`Formula` holds one SymPy expression. From it come the equation on the page, a number or
+an array from keyword arguments, the JavaScript that the static page runs, and the inputs of a
+calculator. A :class:`Quantity` is a SymPy symbol that knows its unit, its domain and where its
+value can come from.
+"""
+
+import difflib
+import functools
+
+import sympy as sp
+from sympy.printing.jscode import JavascriptCodePrinter
+from sympy.printing.latex import LatexPrinter
+from sympy.printing.numpy import NumPyPrinter
+
+from . import labels, units
+
+POSITIVE = sp.Interval.open(0, sp.oo)
+NONNEGATIVE = sp.Interval(0, sp.oo)
+AT_LEAST_ONE = sp.Interval(1, sp.oo)
+SHARE = sp.Interval.Lopen(0, 1)
+
+#: Every quantity by name. It is also the book's table of symbols.
+REGISTRY = {}
+
+
+class Quantity(sp.Symbol):
+    """A named, measured symbol. One name has one meaning and one printed symbol.
+
+    Parameters
+    ----------
+    name : str
+        The field's name, e.g. ``"seq_len"``: the keyword that formulas take
+    symbol : str
+        LaTeX of the printed symbol
+    unit : str
+        Base unit; ``""`` for a count, ``"share"`` for a fraction that is shown in percent
+    valid : sympy.Interval
+        Mathematical domain
+    integer : bool
+        Whether only whole numbers are meant
+    choices : sequence
+        The values of a choice: strings, numbers or ``(False, True)``. In an expression a choice
+        is its position in this list; see :meth:`pick`
+    start, slider : float, (float, float)
+        The calculator's first value and range, in the base unit
+    default : object
+        The value of a call that leaves it out; without it the quantity must be given
+    source : str
+        Where the value can come from: ``"model.<attribute>"`` or ``"gpu.<attribute>"``
+
+    Raises
+    ------
+    ValueError
+        If the name is registered with another meaning.
+    """
+
+    def __new__(cls, name, symbol, unit="", *, valid=POSITIVE, integer=False, choices=None,
+                start=None, slider=None, default=None, source=None):
+        sign = {}
+        if choices or valid.inf >= 0:
+            sign = {"positive": True} if not choices and (valid.inf > 0 or valid.left_open) else {"nonnegative": True}
+        self = sp.Symbol.__xnew__(cls, name, real=True, **sign)
+        meaning = dict(symbol=symbol, unit=unit, valid=valid, integer=integer, choices=choices and tuple(choices),
+                       start=default if start is None else start, slider=slider, default=default, source=source)
+        known = REGISTRY.get(name)
+        if known is not None:
+            if known.meaning != meaning:
+                raise ValueError(f"name = {name}: must be new; it is registered as {known.tex}")
+            return known
+        self.meaning = meaning
+        REGISTRY[name] = self
+        return self
+
+    def __getattr__(self, key):
+        try:
+            return self.__dict__["meaning"][key]
+        except KeyError:
+            raise AttributeError(key) from None
+
+    @property
+    def tex(self):
+        """LaTeX of the symbol."""
+        return self.meaning["symbol"]
+
+    @property
+    def label(self):
+        """What it is, in the current language."""
+        return labels.lookup(f"quantity.{self.name}") or self.name.replace("_", " ")
+
+    @property
+    def allowed(self):
+        """What values are allowed, in words."""
+        if self.choices:
+            return labels.text("allowed.one_of", choices=", ".join(map(str, self.choices)))
+        low, high = self.valid.inf, self.valid.sup
+        words = []
+        if low > -sp.oo:
+            words.append(labels.text("allowed.above" if self.valid.left_open else "allowed.at_least", bound=low))
+        if high < sp.oo:
+            words.append(labels.text("allowed.below" if self.valid.right_open else "allowed.at_most", bound=high))
+        words = labels.text("allowed.and").join(words)
+        return labels.text("allowed.whole", range=words) if self.integer else words
+
+    def check(self, value):
+        """The value as a float (or an array of floats; for a choice, its position).
+
+        Raises
+        ------
+        ValueError
+            If it is of the wrong kind, not finite, or outside the domain. The message names
+            the quantity, the value and what is allowed.
+        """
+        import numpy as np  # here, so that importing the library does not load it
+
+        if self.choices:
+            return self._check_choice(value)
+        if hasattr(value, "name") or isinstance(value, (str, bytes, bool, np.bool_)) or value is None:
+            raise self.error(getattr(value, "name", value), labels.text("allowed.number"))
+        try:
+            array = np.asarray(value)
+            if array.dtype == bool or np.iscomplexobj(array):
+                raise TypeError
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise self.error(value, labels.text("allowed.number")) from None
+        low, high = float(self.valid.inf), float(self.valid.sup)
+        wrong = ~np.isfinite(array)
+        if wrong.any():
+            raise self.error(array[wrong].flat[0], labels.text("allowed.finite"))
+        wrong = (array <= low if self.valid.left_open else array < low) | (array >= high if self.valid.right_open else array > high)
+        if self.integer:
+            wrong |= array != np.floor(array)
+        if wrong.any():
+            raise self.error(array[wrong].flat[0] if array.ndim else value, self.allowed)
+        return array if array.ndim else float(array)
+
+    def _check_choice(self, value):
+        import numpy as np
+
+        if isinstance(value, (list, tuple, np.ndarray)):
+            return np.array([self._check_choice(v) for v in np.asarray(value, dtype=object).flat], float).reshape(np.shape(value))
+        for position, choice in enumerate(self.choices):
+            if value == choice and isinstance(value, (bool, np.bool_)) == isinstance(choice, bool):
+                return float(position)
+        raise self.error(getattr(value, "name", value), self.allowed)
+
+    def error(self, value, allowed):
+        """The ``ValueError`` that names this quantity, the value and what is allowed."""
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+            value = int(value)
+        return ValueError(labels.text("error.must_be", name=self.name, value=value, allowed=allowed))
+
+    def pick(self, cases, otherwise=0):
+        """The expression that depends on this choice: ``{value: expression}``, else ``otherwise``."""
+        pairs = [(sp.sympify(e), sp.Eq(self, self.choices.index(v))) for v, e in cases.items()]
+        return sp.Piecewise(*pairs, (sp.sympify(otherwise), True))
+
+    def human(self, value):
+        """The value as people read it."""
+        if self.choices:
+            choice = self.choices[int(value)]
+            return labels.lookup(f"choice.{self.name}.{str(choice).lower()}") or str(choice)
+        return units.human(value, self.unit)
+
+
+class _Latex(LatexPrinter):
+    """Quantities print as their symbols, in the order of the registry; choices print as words."""
+
+    def __init__(self):
+        super().__init__({"order": "none", "mul_symbol": r" \, ", "root_notation": True})
+        self._rank = {q: rank for rank, q in enumerate(REGISTRY.values())}
+
+    def _key(self, expr):
+        ranks = [self._rank.get(q, len(self._rank)) for q in expr.free_symbols]
+        return isinstance(expr, sp.Piecewise), expr.could_extract_minus_sign(), bool(ranks), min(ranks, default=0), str(expr)
+
+    def _sorted(self, args):
+        return sorted(args, key=self._key)
+
+    def _print_Quantity(self, q):
+        return q.tex
+
+    _print_Symbol = _print_Quantity
+
+    def _as_ordered_terms(self, expr, order=None):
+        return self._sorted(expr.args)
+
+    def _print_Mul(self, expr):
+        return super()._print_Mul(sp.Mul(*self._sorted(expr.args), evaluate=False))
+
+    def _print_Max(self, expr, exp=None):
+        return rf"\max\left({', '.join(map(self._print, self._sorted(expr.args)))}\right)"
+
+    def _print_Piecewise(self, expr):
+        *cases, (last, _) = expr.args
+        rows = [rf"{self._print(value)} & {self._print(condition)}" for value, condition in cases]
+        rows.append(rf"{self._print(last)} & \text{{{labels.text('relation.otherwise')}}}")
+        return r"\begin{cases} " + r" \\ ".join(rows) + r" \end{cases}"
+
+    def _words(self, expr, word):
+        return rf" \text{{ {labels.text(word)} }} ".join(map(self._print, sorted(expr.args, key=str)))
+
+    def _print_And(self, expr):
+        return self._words(expr, "relation.and")
+
+    def _print_Or(self, expr):
+        return self._words(expr, "relation.or")
+
+    def _print_Relational(self, relation):
+        q = relation.lhs
+        if not (isinstance(q, Quantity) and q.choices):
+            return super()._print_Relational(relation)
+        choice = q.choices[int(relation.rhs)]
+        if choice is True:
+            return rf"\text{{{q.label}}}"
+        colon = labels.text("relation.is" if relation.rel_op == "==" else "relation.is_not")
+        return rf"\text{{{q.label}{colon}{q.human(relation.rhs)}}}"
+
+
+class _NumPy(NumPyPrinter):
+    """NumPy code that broadcasts: SymPy's own ``Max``, ``Piecewise``, ``And`` and ``Or`` need equal shapes."""
+
+    def _fold(self, function, expr):
+        return functools.reduce(lambda a, b: f"{self._module_format('numpy.' + function)}({a}, {b})", map(self._print, expr.args))
+
+    def _print_Max(self, expr):
+        return self._fold("maximum", expr)
+
+    def _print_Min(self, expr):
+        return self._fold("minimum", expr)
+
+    def _print_And(self, expr):
+        return self._fold("logical_and", expr)
+
+    def _print_Or(self, expr):
+        return self._fold("logical_or", expr)
+
+    def _print_Piecewise(self, expr):
+        *cases, (last, _) = expr.args
+        code = self._print(last)
+        for value, condition in reversed(cases):
+            code = f"{self._module_format('numpy.where')}({self._print(condition)}, {self._print(value)}, {code})"
+        return code
+
+
+class _JavaScript(JavascriptCodePrinter):
+    """JavaScript over one object ``v`` that holds every value by name."""
+
+    def _print_Quantity(self, q):
+        return f"v.{q.name}"
+
+    _print_Symbol = _print_Quantity
+
+
+class Case:
+    """An anchored case: inputs whose value is published or counted, and where it is printed."""
+
+    def __init__(self, inputs, value, where, rel=1e-9):
+        self.inputs, self.value, self.where, self.rel = inputs, value, where, rel
+
+
+class _Doc:
+    """The docstring of a class, and of each instance one made from its fields."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __get__(self, instance, owner):
+        return self.text if instance is None else docstring(instance)
+
+
+class Formula:
+    __doc__ = _Doc(
+    """One expression: the equation, the function, the JavaScript and the calculator's input.
+
+    Parameters
+    ----------
+    result : Quantity
+        What it computes; its name is the formula's
+    expr : sympy.Expr
+        Over quantities, and over the results of the formulas in ``uses``
+    uses : sequence of Formula
+        The formulas that it refers to by their result
+    fill : dict
+        For single inputs, another place than the quantity's own to take the value from
+    basis : str
+        ``"derived"``, ``"measured"`` or ``"rule of thumb"``
+    source : str
+        Paper, section and equation
+    cases : sequence of Case
+        Anchored cases
+
+    Notes
+    -----
+    Called with keyword arguments in base units it returns a float, or an array where one was
+    given. Inputs that are left out are taken from ``calibration=``, ``gpu=``, ``model=`` or their
+    default, in this order. A keyword that names a used formula's result replaces that formula.
+    """
+    )
+
+    BASES = ("derived", "measured", "rule of thumb")
+
+    def __init__(self, result, expr, *, uses=(), fill=None, basis="derived", source="", cases=(), number=None):
+        self.result, self.expr, self.uses = result, sp.sympify(expr), tuple(uses)
+        self.fill, self.basis, self.source, self.cases, self.number = dict(fill or {}), basis, source, tuple(cases), number
+        if basis not in self.BASES:
+            raise ValueError(f"basis = {basis}: must be one of {', '.join(self.BASES)}")
+        symbols = sorted(self.expr.free_symbols, key=str)
+        for used in self.uses:
+            if used.result not in symbols:
+                raise ValueError(f"uses = {used.name}: must stand in the expression of {result.name}")
+        printed = {}
+        for q in [result, *symbols]:
+            if not isinstance(q, Quantity):
+                raise ValueError(f"{q}: must be a Quantity in the expression of {result.name}")
+            if printed.setdefault(q.tex, q) != q:
+                raise ValueError(f"symbol = {q.tex}: must stand for one quantity in {result.name}, not {q.name} and {printed[q.tex].name}")
+
+    @property
+    def name(self):
+        """The result's name."""
+        return self.result.name
+
+    def __repr__(self):
+        return f"{self.name} = {self.expr}"
+
+    # -- the graph ---------------------------------------------------------------------------
+
+    def graph(self, given=()):
+        """The formulas it needs in the order of evaluation, itself last; ``given`` results are known."""
+        seen = {}
+
+        def visit(formula):
+            for used in formula.uses:
+                if used.name not in given and used.name not in seen:
+                    visit(used)
+            seen[formula.name] = formula
+
+        visit(self)
+        return list(seen.values())
+
+    def inputs(self, given=()):
+        """The quantities that the graph needs from outside, by name, in order of first use."""
+        graph = self.graph(given)
+        results = {f.name for f in graph}
+        found = {}
+        for formula in graph:
+            for q in sorted(formula.expr.free_symbols, key=str):
+                if q.name not in results and q.name not in given:
+                    found.setdefault(q.name, q)
+        return found
+
+    @functools.cached_property
+    def sources(self):
+        """Where each input can come from: name -> ``"model.n_layers"``, the nearest formula's ``fill`` first."""
+        found = {}
+        for formula in reversed(self.graph()):
+            for name in self.inputs():
+                if name in formula.fill:
+                    found.setdefault(name, formula.fill[name])
+        return {n: found.get(n, q.source) for n, q in self.inputs().items() if found.get(n, q.source)}
+
+    # -- the call ----------------------------------------------------------------------------
+
+    def __call__(self, **given):
+        """The value, in the result's base unit. See the class for what may be left out."""
+        value = self.evaluate(**given)[self.name]
+        return value if self.result.choices else self.result.check(value)
+
+    def evaluate(self, **given):
+        """Every value of the graph by name: the inputs, each formula, and the result last."""
+        import numpy as np
+
+        values = self.filled(**given)
+        scalar = all(np.ndim(v) == 0 for v in values.values())
+        with np.errstate(all="ignore"):
+            for formula in self.graph(given):
+                values[formula.name] = formula._numeric(*(values[q.name] for q in formula._arguments))
+                if scalar:
+                    values[formula.name] = float(values[formula.name])
+        return values
+
+    #: Keywords that stand for a row of a catalogue, which fills in many inputs.
+    OWNERS = ("gpu", "model", "recipe")
+
+    def filled(self, *, calibration=None, **given):
+        """The checked inputs of a call, by name (choices as positions).
+
+        Raises
+        ------
+        ValueError
+            For an unknown, missing or illegal input.
+        """
+        owners = {o: given.pop(o) for o in self.OWNERS if given.get(o) is not None}
+        known, parts = self.inputs(), {f.name: f.result for f in self.graph()[:-1]}
+        for owner, value in owners.items():
+            if owner not in {s.partition(".")[0] for s in self.sources.values()}:
+                raise ValueError(labels.text("error.no_owner", formula=self.name, owner=owner, value=getattr(value, "name", value)))
+            if getattr(value, "catalog_kind", None) != owner:
+                raise ValueError(labels.text(f"error.{owner}", value=getattr(value, "name", value)))
+        for name, value in given.items():
+            if name not in known and name not in parts:
+                raise ValueError(self._unknown(name, value))
+        needed = self.inputs(given)
+        values = {name: self._own({**known, **parts}[name], value) for name, value in given.items()}
+        for name, q in needed.items():
+            if name not in given:
+                values[name] = q.check(self._look_up(q, owners, calibration))
+        return values
+
+    def _own(self, q, value):
+        owner = getattr(value, "catalog_kind", None)
+        if owner:
+            raise ValueError(labels.text("error.meant_owner", name=q.name, value=value.name, owner=owner, allowed=q.allowed))
+        return q.check(value)
+
+    def _look_up(self, q, owners, calibration):
+        if calibration is not None and q.name in calibration:
+            return calibration[q.name]
+        owner, _, attribute = self.sources.get(q.name, "").partition(".")
+        holder = owners.get(owner)
+        value = getattr(holder, attribute, None) if holder is not None else None
+        if value is None:
+            value = q.default
+        if value is None:
+            key = "error.missing_in" if holder is not None else "error.missing_or" if owner else "error.missing"
+            raise ValueError(labels.text(key, formula=self.name, name=q.name, owner=owner, allowed=q.allowed,
+                                         holder=getattr(holder, "name", "")))
+        return value
+
+    def _unknown(self, name, value):
+        known = [*self.inputs(), *(f.name for f in self.graph()[:-1])]
+        close = difflib.get_close_matches(name, known, 1)
+        hint = labels.text("error.did_you_mean", name=close[0]) if close else ""
+        return labels.text("error.unknown", formula=self.name, name=name, value=value, known=", ".join(known)) + hint
+
+    @functools.cached_property
+    def _arguments(self):
+        return sorted(self.expr.free_symbols, key=str)
+
+    @functools.cached_property
+    def _numeric(self):
+        return sp.lambdify(self._arguments, self.expr, modules="numpy", printer=_NumPy({"fully_qualified_modules": False, "inline": True}))
+
+    def parts(self, **inputs):
+        """The values of the formulas that it adds or compares, nested for sums: ``{phase: {part: value}}``."""
+        values = self.evaluate(**inputs)
+        return {u.name: {p.name: values[p.name] for p in u.uses} if u.is_sum else values[u.name] for u in self.uses}
+
+    @property
+    def is_sum(self):
+        """Whether it is a plain sum of the formulas it uses."""
+        return self.expr.is_Add and set(self.expr.args) == {u.result for u in self.uses}
+
+    # -- new formulas from this one ----------------------------------------------------------
+
+    def replace(self, **changes):
+        """The same formula with some of its fields changed, e.g. ``expr=``."""
+        fields = dict(result=self.result, expr=self.expr, uses=self.uses, fill=self.fill, basis=self.basis, source=self.source, cases=self.cases, number=self.number)
+        if "expr" in changes and "uses" not in changes:
+            changes["uses"] = [u for u in self.uses if u.result in sp.sympify(changes["expr"]).free_symbols]
+        return Formula(**(fields | changes))
+
+    def using(self, formula):
+        """The same formula with another version of one that it refers to, at any depth."""
+        uses = [formula if u.name == formula.name else u.using(formula) for u in self.uses]
+        return self if uses == list(self.uses) else self.replace(uses=uses)
+
+    def expand(self):
+        """The formula with every formula that it uses substituted."""
+        expr = self.expr
+        for used in reversed(self.graph()[:-1]):
+            expr = expr.subs(used.result, used.expr)
+        return self.replace(expr=expr, uses=(), fill=self._all_fills())
+
+    def _all_fills(self):
+        return {n: s for n, s in self.sources.items() if s != self.inputs()[n].source}
+
+    def bind(self, result, **inputs):
+        """A formula with another result whose inputs stand for other quantities or expressions."""
+        changed = {REGISTRY[name]: expr for name, expr in inputs.items()}
+        uses, swap = [], {}
+        for used in self.uses:
+            if set(inputs) & set(used.inputs()):
+                name = Quantity(f"{result.name}_{used.name}", rf"{used.result.tex}'", used.result.unit, valid=used.result.valid)
+                used, swap[used.result] = used.bind(name, **inputs), name
+            uses.append(used)
+        return self.replace(result=result, expr=self.expr.subs({**changed, **swap}, simultaneous=True), uses=uses, cases=(), number=None,
+                            fill={n: s for n, s in self.fill.items() if n not in inputs})
+
+    def solve_for(self, quantity, result, **fields):
+        """The inverse: the formula of ``quantity`` as ``result``, in terms of this one's result.
+
+        Raises
+        ------
+        ValueError
+            If the expression does not have exactly one positive solution.
+        """
+        solutions = sp.solve(self.expand().expr - self.result, quantity)
+        if len(solutions) != 1:
+            raise ValueError(f"solve_for = {quantity}: must have one solution in {self.name}, not {len(solutions)}")
+        return Formula(result, sp.factor_terms(solutions[0]), **fields)
+
+    # -- the other faces ---------------------------------------------------------------------
+
+    @property
+    def latex(self):
+        """The equation, one level deep, without its number."""
+        return f"{self.result.tex} = {_Latex().doprint(self.expr)}"
+
+    def _repr_latex_(self):
+        tag = rf" \tag{{{self.number}}}" if self.number else ""
+        return f"$$\n{self.latex}{tag}\n$$"
+
+    def _repr_markdown_(self):
+        return f"{self._repr_latex_()}\n\n{self.remark}"
+
+    @property
+    def remark(self):
+        """How far to trust it: its basis, what is not counted, its source."""
+        notes = labels.lookup(f"assumptions.{self.name}")
+        pieces = [f"*{labels.text('basis.' + self.basis.replace(' ', '_'))}*"]
+        pieces += [notes] if notes else []
+        pieces += [labels.text("basis.source", source=self.source)] if self.source else []
+        return " · ".join(pieces)
+
+    @functools.cached_property
+    def javascript(self):
+        """Its expression in JavaScript, over an object ``v`` that holds every value by name."""
+        return " ".join(_JavaScript().doprint(self.expr).split())
+
+
+def docstring(formula):
+    """The numpydoc text of a formula: equation, parameters with units, result, cases as a doctest."""
+    lines = [f"{formula.result.label.capitalize()}.", "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
+    for name, q in formula.inputs().items():
+        kind = "{" + ", ".join(map(repr, q.choices)) + "}" if q.choices else "float or array"
+        default = f", default {q.default!r}" if q.default is not None else ""
+        origin = f"; from {formula.sources[name]}" if name in formula.sources else ""
+        lines += [f"{name} : {kind}", f"    {q.label.capitalize()} [{q.unit or '-'}], {q.allowed}{default}{origin}"]
+    lines += ["", "Returns", "-------", f"{formula.name} : float or array", f"    {formula.result.label.capitalize()} [{formula.result.unit or '-'}]",
+              "", "Raises", "------", "ValueError", "    If an input is missing, unknown or outside its domain.", "", "Notes", "-----", formula.remark]
+    plain = [c for c in formula.cases if all(isinstance(v, (int, float, str)) for v in c.inputs.values())]
+    if plain:
+        arguments = ", ".join(f"{k}={v!r}" for k, v in plain[0].inputs.items())
+        lines += ["", "Examples", "--------", f">>> {formula.name}({arguments})", repr(formula(**plain[0].inputs))]
+    return "\n".join(lines)
+
+
+class Section:
+    """Numbers the formulas of one section in the order in which they are written."""
+
+    def __init__(self, number):
+        self.number, self.formulas = number, []
+
+    def formula(self, name, symbol, unit, expr, *, valid=NONNEGATIVE, integer=False, choices=None, **fields):
+        """Register the result and make the formula."""
+        result = Quantity(name, symbol, unit, valid=valid, integer=integer, choices=choices)
+        return self.add(Formula(result, expr, **fields))
+
+    def add(self, formula):
+        """Give a formula the section's next number."""
+        self.formulas.append(formula)
+        formula.number = f"{self.number}.{len(self.formulas)}"
+        return formula
+

@@ -1,0 +1,69 @@
+"""The registry of quantities: the inputs of all formulas, and so the book's table of symbols.
+
+A name is the field's own and is the keyword that formulas take; a symbol is the literature's.
+Values are in base units. ``start`` and ``slider`` are what a calculator shows first.
+"""
+
+import sympy as sp
+
+from .formula import AT_LEAST_ONE, NONNEGATIVE, REGISTRY, SHARE, Quantity
+from .units import DAY, GIB
+
+__all__ = ["REGISTRY"]  # and every quantity below, by its own name
+
+
+def _count(name, symbol, **fields):
+    return Quantity(name, symbol, valid=AT_LEAST_ONE, integer=True, **fields)
+
+
+# Parameters, tokens, and the shapes that multiply: in this order a product is printed
+params = Quantity("params", "N", source="model.n_params", start=7e9, slider=(1e8, 2e12))
+active_params = Quantity("active_params", r"N_\text{active}", source="model.n_active_params", start=7e9, slider=(1e8, 2e12))
+matmul_params = Quantity("matmul_params", r"N_\text{mm}", source="model.matmul_params", start=6.6e9, slider=(1e8, 2e12))
+head_params = Quantity("head_params", r"N_\text{head}", source="model.head_params", start=131e6, slider=(1e6, 1e10))
+tokens = Quantity("tokens", "D", start=1e12, slider=(1e8, 1e14))
+n_layers = _count("n_layers", "L", source="model.n_layers", start=32, slider=(1, 160))
+seq_len = _count("seq_len", "s", start=4096, slider=(128, 1048576))
+micro_batch = _count("micro_batch", "b", start=1, slider=(1, 256))
+n_heads = _count("n_heads", "a", source="model.n_heads", start=32, slider=(1, 256))
+n_kv_heads = _count("n_kv_heads", r"a_\text{kv}", source="model.n_kv_heads", start=32, slider=(1, 256))
+d_head = _count("d_head", "d", source="model.d_head", start=128, slider=(16, 512))
+n_ff_matrices = Quantity("n_ff_matrices", r"n_\text{ff}", valid=sp.Interval(2, 3), integer=True, source="model.n_ff_matrices", start=3, slider=(2, 3))
+d_ff = _count("d_ff", "f", source="model.d_ff", start=11008, slider=(256, 131072))
+d_model = _count("d_model", "h", source="model.d_model", start=4096, slider=(256, 32768))
+vocab_size = _count("vocab_size", "V", source="model.vocab_size", start=32000, slider=(1000, 300000))
+tokens_per_param = Quantity("tokens_per_param", r"r_D", default=20, slider=(1, 2000))
+
+# The work
+deadline = Quantity("deadline", r"T_\text{max}", "s", start=30 * DAY, slider=(DAY, 3653 * DAY))
+
+# The recipe: what a training step keeps for each parameter
+weight_bytes = Quantity("weight_bytes", r"\beta_w", "B/param", valid=NONNEGATIVE, default=2, slider=(0, 4), source="recipe.weight_bytes")
+grad_bytes = Quantity("grad_bytes", r"\beta_g", "B/param", valid=NONNEGATIVE, default=2, slider=(0, 6), source="recipe.grad_bytes")
+master_bytes = Quantity("master_bytes", r"\beta_m", "B/param", valid=NONNEGATIVE, default=4, slider=(0, 4), source="recipe.master_bytes")
+optimizer_bytes = Quantity("optimizer_bytes", r"\beta_o", "B/param", valid=NONNEGATIVE, default=8, slider=(0, 8), source="recipe.optimizer_bytes")
+bytes_per_logit = Quantity("bytes_per_logit", r"\beta_z", "B/logit", valid=NONNEGATIVE, default=12, slider=(0, 12))
+accumulate = Quantity("accumulate", r"1_\text{acc}", choices=(False, True), default=False)
+
+# How activations are kept
+attention = Quantity("attention", r"\text{attention}", choices=("flash", "eager", "eager-bf16"), default="flash")
+recompute = Quantity("recompute", r"\text{recompute}", choices=("none", "attention", "full"), default="none")
+dropout = Quantity("dropout", r"1_\text{dropout}", choices=(False, True), default=False)
+causal = Quantity("causal", r"\text{causal}", choices=(False, True), default=False)
+
+# The card
+memory_bytes = Quantity("memory_bytes", r"M_\text{card}", "B", source="gpu.memory_bytes", start=80 * GIB, slider=(8 * GIB, 2048 * GIB))
+usable_bytes = Quantity("usable_bytes", r"M_\text{usable}", "B", source="gpu.usable_bytes", start=79.2 * GIB, slider=(8 * GIB, 2048 * GIB))
+#: CUDA context, libraries' workspaces and fragmentation. A rule of thumb until the evidence section measures it.
+overhead_bytes = Quantity("overhead_bytes", r"M_\text{over}", "B", valid=NONNEGATIVE, default=1 * GIB, slider=(0, 16 * GIB))
+peak_flops = Quantity("peak_flops", "P", "FLOP/s", source="gpu.peak_flops", start=989.4e12, slider=(1e13, 1e16))
+host_bandwidth = Quantity("host_bandwidth", r"W_\text{host}", "B/s", start=64e9, slider=(4e9, 900e9), default=64e9)
+gpus = _count("gpus", "G", default=1, slider=(1, 131072))
+
+# How well it runs
+mfu = Quantity("mfu", r"\text{MFU}", "share", valid=SHARE, start=0.5, slider=(0.01, 1))
+flops_per_token = Quantity("flops_per_token", "c", "FLOP/token", start=4e10, slider=(1e8, 1e13))
+tokens_per_second = Quantity("tokens_per_second", r"\tau", "tokens/s", start=10000, slider=(10, 1e8))
+
+# Fine-tuning
+rank = _count("rank", "r", start=16, slider=(1, 512))
