@@ -5,6 +5,7 @@ build time, in STIX Two Math), puts figures into the page as SVG, and re-execute
 when the library changes.
 """
 
+import functools
 import hashlib
 import os
 import re
@@ -135,15 +136,16 @@ def finish(app, error):
         old = page.read_text("utf-8")
         new = re.sub(r'\s*<link rel="preload" as="font"[^>]*>', "", old)  # blocked under file://
         new = re.sub(r'\s*<script src="[^"]*fontawesome[^"]*\.js[^"]*"></script>', "", new)  # 1.5 MB; the font has the icons
-        new = re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', lambda m: inline(page.parent / m[1], m[0]), new)
+        new = re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', functools.partial(inline, page.parent), new)
         if new != old:
             page.write_text(new, "utf-8")
 
 
-def inline(path, tag):
+def inline(folder, image):
     """The SVG of a figure of the library, so that it takes the page's colours; another image stays as it is."""
+    path = folder / image[1]
     svg = path.read_text("utf-8") if path.is_file() else ""
-    return re.sub(r"<style.*?</style>", "", svg[svg.index("<svg"):], flags=re.S) if 'class="onegpu-figure"' in svg else tag
+    return re.sub(r"<style>.*?</style>", "", svg, count=1, flags=re.S) if 'class="onegpu-figure"' in svg else image[0]
 
 
 def setup(app):

@@ -13,7 +13,7 @@ import anywidget
 import traitlets
 
 from . import catalog, labels, units
-from .formula import Formula, REGISTRY
+from .formula import REGISTRY, Formula
 
 HERE = Path(__file__).parent
 CATALOGS = {"model": catalog.MODELS, "gpu": catalog.GPUS, "recipe": catalog.RECIPES}
@@ -166,6 +166,14 @@ class Calculator(anywidget.AnyWidget):
         row, _, attribute = (self.page_spec["inputs"][name]["source"] or "").partition(".")
         return self.params[name] if name in self.params else getattr(CATALOGS[row][self.params[row]], attribute) if row else self.page_spec["inputs"][name]["start"]
 
+    def shown(self, name):
+        """The present value of an input as people read it; as it was given, if it is refused."""
+        q, value = self.inputs[name], self.value(name)
+        try:
+            return q.human(q.check(value))
+        except ValueError:
+            return str(value)
+
     def __repr__(self):
         return f"Calculator({', '.join(f.name for f in self.outputs)})"
 
@@ -192,8 +200,7 @@ class Calculator(anywidget.AnyWidget):
         set_ = [(labels.text(f"calculator.pick.{o}"), self.params[o]) for o in self.pickers]
         for name in self.page_spec["show"]:
             if name in self.inputs:
-                q, value = self.inputs[name], self.value(name)
-                set_.append((q.label, q.human(q.check(value)) if q.choices else units.human(float(value), q.unit)))
+                set_.append((self.inputs[name].label, self.shown(name)))
         if "error" in self.result:
             return [*set_, (labels.text("calculator.results"), self.result["error"])]
         return set_ + [(f.result.label, f.result.human(self.result[f.name])) for f in self.outputs]

@@ -7,8 +7,7 @@ differentiates one, and :func:`flops_per_weight` adds up forward and backward.
 import sympy as sp
 
 from .formula import Case, Formula, Quantity, Section
-from .quantities import (causal, d_head, deadline, flops_per_token, gpus, head_params, matmul_params, mfu as mfu_share, n_heads, n_layers, params, peak_flops,
-                         recompute, seq_len, tokens, tokens_per_param, tokens_per_second)
+from .quantities import *
 from .units import DAY
 
 _section = Section(2)
@@ -116,7 +115,7 @@ hardware_flops_per_token = formula(
 # -- time ------------------------------------------------------------------------------------------
 
 training_time = formula(
-    "training_time", "T", "s", training_flops.result / (gpus * peak_flops * mfu_share), uses=[training_flops],
+    "training_time", "T", "s", training_flops.result / (gpus * peak_flops * mfu), uses=[training_flops],
     cases=[Case({"training_flops": 6 * 6.74e9 * 2e12, "gpus": 1, "peak_flops": 312e12, "mfu": 0.4}, 6.481e8, "counted: 20.5 years of one A100 for 7B and 2T tokens", rel=1e-3),
            Case({"params": 3e9, "tokens": 1e9, "gpus": 3, "peak_flops": 1e12, "mfu": 0.5}, 1.2e7, "counted: 18e18 / 1.5e12")])
 
@@ -127,15 +126,15 @@ tokens_in_deadline = _section.add(training_time.solve_for(tokens, Quantity("toke
 
 #: Tokens grow with parameters, so FLOPs grow with their square.
 optimal_params = formula(
-    "optimal_params", r"N_\text{opt}", "", sp.Pow(gpus * peak_flops * mfu_share * deadline / ((FORWARD + BACKWARD) * tokens_per_param), sp.Rational(1, 2), evaluate=False),
+    "optimal_params", r"N_\text{opt}", "", sp.Pow(gpus * peak_flops * mfu * deadline / ((FORWARD + BACKWARD) * tokens_per_param), sp.Rational(1, 2), evaluate=False),
     source="Hoffmann et al. 2022, Chinchilla, arXiv 2203.15556",
     cases=[Case({"gpus": 1, "peak_flops": 5.88e23, "mfu": 1, "deadline": 1, "tokens_per_param": 20}, 70e9, "Hoffmann et al. 2022: Chinchilla, 70B on 1.4T tokens"),
            Case({"gpus": 4, "peak_flops": 1e15, "mfu": 0.25, "deadline": 10 * DAY, "tokens_per_param": 100}, 1.2e9, "counted: (1e15 · 864000 / 600)^½")])
 
 # -- MFU -------------------------------------------------------------------------------------------
 
-mfu = _section.add(Formula(
-    mfu_share, flops_per_token * tokens_per_second / (gpus * peak_flops), source=PALM,
+mfu = _section.add(Formula(  # the quantity from here on is the formula
+    mfu, flops_per_token * tokens_per_second / (gpus * peak_flops), source=PALM,
     cases=[Case(dict(flops_per_token=1e9, tokens_per_second=5e3, gpus=10, peak_flops=1e12), 0.5, "counted: 5e12 of 1e13"),
            Case(dict(flops_per_token=6 * 64862437376 + 12 * 80 * 8192 * 2048, tokens_per_second=515636, gpus=512, peak_flops=989.5e12), 0.4125,
                 "llm-foundry's benchmark table: 70B on 512 H100, 41.25 %", rel=2e-4)]))

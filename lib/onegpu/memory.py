@@ -7,10 +7,8 @@ them over time; and the inverse: the largest model that a memory holds.
 import sympy as sp
 
 from .formula import Case, Quantity, Section
+from .quantities import *
 from .units import GIB
-from .quantities import (accumulate, attention, bytes_per_logit, d_ff, d_head, d_model, dropout, grad_bytes, host_bandwidth, master_bytes,
-                         memory_bytes, micro_batch, n_ff_matrices, n_heads, n_kv_heads, n_layers, optimizer_bytes,
-                         overhead_bytes, params, recompute, seq_len, usable_bytes, vocab_size, weight_bytes)
 
 _section = Section(1)
 formula = _section.formula

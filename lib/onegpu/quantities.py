@@ -6,10 +6,8 @@ Values are in base units. ``start`` and ``slider`` are what a calculator shows f
 
 import sympy as sp
 
-from .formula import AT_LEAST_ONE, NONNEGATIVE, REGISTRY, SHARE, Quantity
+from .formula import AT_LEAST_ONE, NONNEGATIVE, REGISTRY, SHARE, Quantity  # noqa: F401
 from .units import DAY, GIB
-
-__all__ = ["REGISTRY"]  # and every quantity below, by its own name
 
 
 def _count(name, symbol, **fields):

@@ -1,0 +1,69 @@
+"""The static book: no stale numbers, mathematics without JavaScript, figures."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onegpu import book, figures
+from onegpu.calculator import HERE
+from store_outputs import ROOT
+
+
+def test_the_fingerprint_covers_every_file(tmp_path, monkeypatch):
+    """A change of any file in lib/ re-executes the notebooks."""
+    copy = tmp_path / "onegpu"
+    shutil.copytree(HERE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(book, "HERE", copy)
+    first = book.fingerprint()
+    for path in sorted(p for p in copy.rglob("*") if p.is_file()):
+        old = path.read_bytes()
+        path.write_bytes(old + b"\n")
+        assert book.fingerprint() != first, path
+        path.write_bytes(old)
+    assert book.fingerprint() == first
+
+
+def test_a_change_in_lib_changes_the_page(tmp_path):
+    """With plain `jupyter-book build .`, twice in one folder: no stale cache."""
+    for name in ("_config.yml", "references.bib", "symbols.ipynb", "lib"):
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: symbols\n")
+
+    def build():
+        jupyter_book = shutil.which("jupyter-book", path=str(Path(sys.executable).parent)) or "jupyter-book"
+        done = subprocess.run([jupyter_book, "build", "."], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return (tmp_path / "_build" / "html" / "symbols.html").read_text("utf-8")
+
+    assert "training tokens" in build()
+    labels = tmp_path / "lib" / "onegpu" / "labels" / "en.toml"
+    labels.write_text(labels.read_text("utf-8").replace('tokens = "training tokens"', 'tokens = "tokens to learn from"'), "utf-8")
+    page = build()
+    assert "tokens to learn from" in page and "training tokens" not in page
+
+
+def test_mathml():
+    """Equations are MathML when the page is built."""
+    assert book.mathml(r"6 \, N \, D", False).startswith('<span class="katex"><math')
+    with pytest.raises(Exception, match="KaTeX"):
+        book.mathml(r"\wombat", False)
+
+
+@pytest.mark.parametrize("figure", [figures.state_against_card, figures.memory_over_time, figures.finish_years], ids=lambda f: f.__name__)
+def test_figures(figure):
+    """SVG with text, a title, alt text, the page's colours, and the same each time."""
+    first, second = figure(), figure()
+    assert first.svg == second.svg and first.alt and f'aria-label="{first.alt}"' in first.svg
+    assert "<text" in first.svg and "currentColor" in first.svg and figures.INK not in first.svg and "http-equiv" not in first.svg
+    ids = re.findall(r'\bid="([^"]+)"', first.svg)
+    assert len(ids) == len(set(ids)) and all(f'id="{r}"' in first.svg for r in re.findall(r"url\(#([^)]+)\)", first.svg))
+
+
+def test_table():
+    """Markdown and plain text of the same cells."""
+    table = figures.Table(["a", "b"], [(1, "x|y")])
+    assert table._repr_markdown_().splitlines()[-1] == "| 1 | x\\|y |" and repr(table) == "a | b\n1 | x|y"

@@ -1,0 +1,526 @@
+"""The built pages in a headless browser, from ``file://``, with the network cut.
+
+``ONEGPU_SITE`` names a site that is built already; ``ONEGPU_REQUIRE_BROWSER`` makes a missing browser a failure.
+"""
+
+import functools
+import json
+import math
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from playwright.sync_api import sync_playwright
+
+from onegpu.calculator import CATALOGS, modules, slider
+from onegpu.compute import training_time
+from onegpu.formula import REGISTRY
+
+ROOT = Path(__file__).parents[1]
+FORMULAS = {f.name: f for m in modules() for f in m._section.formulas}
+CALCULATOR, CONTROL = ".onegpu-calculator", ".onegpu :is(input, select)[data-name]"
+GENERATED = {"genindex.html", "search.html"}
+LOCAL = ("file:", "data:", "blob:")
+NO_BROWSER = "NO BROWSER: the page tests did not run; install chromium"
+
+#: Where a control does nothing at the start: other controls to set first, by the control's name, by name and shown text.
+SETTINGS = {}
+
+
+# -- the site and the browser ----------------------------------------------------------------------
+
+def book_pages(site):
+    """The pages of the book in a built site."""
+    found = (p.relative_to(site) for p in Path(site).rglob("*.html"))
+    return sorted(p.as_posix() for p in found if p.parts[0][0] != "_" and p.name not in GENERATED)
+
+
+def listed_pages(entry):
+    """The pages that the table of contents will give."""
+    if isinstance(entry, list):
+        return [page for e in entry for page in listed_pages(e)]
+    if not isinstance(entry, dict):
+        return []
+    own = [Path(entry[key]).with_suffix(".html").as_posix() for key in ("root", "file") if key in entry]
+    return sorted(own + [page for e in entry.values() for page in listed_pages(e)])
+
+
+SITE = os.environ.get("ONEGPU_SITE")
+PAGES = book_pages(SITE) if SITE else listed_pages(yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8")))
+each_page = pytest.mark.parametrize("path", PAGES)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The folder of the built site."""
+    if SITE:
+        return Path(SITE).resolve()
+    folder, programs = tmp_path_factory.mktemp("site"), Path(sys.executable).parent
+    done = subprocess.run([programs / "jupyter-book", "build", "-W", "--keep-going", "--path-output", folder, "."], cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"})
+    if done.returncode:
+        pytest.fail(f"the book does not build:\n{done.stdout}", pytrace=False)
+    return folder / "_build" / "html"
+
+
+@pytest.fixture(scope="module")  # closed before notebooks run in the same process: its event loop would disturb theirs
+def browser():
+    """One headless Chromium."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        (pytest.fail if os.environ.get("ONEGPU_REQUIRE_BROWSER") else pytest.skip)(NO_BROWSER)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def noise():
+    """What the pages of a test should not have done: errors, warnings, requests to the outside."""
+    return []
+
+
+@pytest.fixture
+def visit(browser, site, noise):
+    """Open a page of the site without a network, in a context of its own."""
+    contexts = []
+
+    def visit(path, **options):
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
+        contexts.append(context)
+        context.set_offline(True)
+        context.set_default_timeout(5000)
+        context.on("request", lambda r: None if r.url.startswith(LOCAL) else noise.append(f"request: {r.url}"))
+        context.on("console", lambda m: noise.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        context.on("weberror", lambda e: noise.append(f"error: {e.error}"))
+        page = context.new_page()
+        page.on("websocket", lambda s: noise.append(f"socket: {s.url}"))
+        page.goto((site / path).as_uri())
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+# -- the pages as they are written -----------------------------------------------------------------
+
+class Written(HTMLParser):
+    """The links and the ids of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.ids = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        """Collect."""
+        for key, value in attributes:
+            if key in ("href", "src") and value:
+                self.links.append(value)
+            elif key == "id" and value or key == "name" and tag == "a":
+                self.ids.append(value)
+
+
+@functools.cache
+def written(file):
+    """A page's links and ids, parsed once."""
+    return Written(file.read_text("utf-8"))
+
+
+def dead(site, path, link):
+    """What is wrong with an internal link, if anything."""
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return None
+    target = ((site / path).parent / unquote(parts.path)).resolve() if parts.path else site / path
+    if not target.is_file():
+        return f"{link}: no such file"
+    fragment = unquote(parts.fragment)
+    return f"{link}: no such id" if fragment and target.suffix == ".html" and fragment not in written(target).ids else None
+
+
+@functools.cache
+def specs(file):
+    """The specifications of a page's calculators."""
+    found = re.findall(r'<script type="application/json">(.*?)</script>', file.read_text("utf-8"), re.S)
+    return [spec for spec in map(json.loads, found) if "outputs" in spec]
+
+
+def with_input(site, *names):
+    """The first calculator that has one of these inputs: page, position, name."""
+    return next((path, i, n) for n in names for path in PAGES for i, spec in enumerate(specs(site / path)) if n in spec["inputs"])
+
+
+def test_contents(site):
+    """Every page of the table of contents is built, and no other."""
+    assert book_pages(site) == PAGES
+    assert any(specs(site / path) for path in PAGES)
+
+
+@each_page
+def test_links(site, path):
+    """Every internal link leads to a file, and to an id if it names one."""
+    assert [d for link in written(site / path).links if (d := dead(site, path, link))] == []
+
+
+# -- the pages in the browser ----------------------------------------------------------------------
+
+@each_page
+def test_quiet(visit, noise, path):
+    """A page logs nothing wrong and asks the outside for nothing."""
+    visit(path).wait_for_timeout(300)
+    assert noise == []
+
+
+@each_page
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 320])
+def test_narrow(visit, path, width, scheme):
+    """No page scrolls sideways on a phone, folded or unfolded."""
+    page = visit(path, viewport={"width": width, "height": 740}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    unfold(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@each_page
+def test_figures_and_ids(visit, path):
+    """Figures say what they show, and no id stands twice."""
+    page = visit(path)
+    figures = page.locator("svg.onegpu-figure").evaluate_all("all => all.map(e => [e.getAttribute('role'), e.getAttribute('aria-label')])")
+    assert [f for f in figures if f[0] != "img" or not (f[1] or "").strip()] == []
+    ids = Counter(page.locator("[id]").evaluate_all("all => all.map(e => e.id)"))
+    assert [i for i, n in ids.items() if n > 1] == []
+
+
+@each_page
+def test_without_javascript(visit, site, path):
+    """Without JavaScript each calculator is a table of what Python computes at the start."""
+    tables = visit(path, java_script_enabled=False).locator(f"{CALCULATOR} > table")
+    assert tables.count() == len(specs(site / path))
+    for table, spec in zip(tables.all(), specs(site / path), strict=True):
+        assert table.is_visible()
+        rows = [row.locator("th, td").all_inner_texts() for row in table.locator("tr").all()]
+        for name in spec["outputs"]:
+            assert [FORMULAS[name].result.label, FORMULAS[name].result.human(expected(spec, spec["start"], name))] in rows
+
+
+# -- calculators: reading and operating them -------------------------------------------------------
+
+def unfold(page):
+    """Open everything that is folded."""
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+
+
+def calculators(visit, path):
+    """The live calculators of a page, all controls visible."""
+    page = visit(path)
+    unfold(page)
+    return page.locator(CALCULATOR).all()
+
+
+def controls(root):
+    """The controls of a calculator: (name, type, element)."""
+    found = root.locator(CONTROL)
+    return [(name, kind, found.nth(i)) for i, (name, kind) in enumerate(found.evaluate_all("all => all.map(e => [e.dataset.name, e.type])"))]
+
+
+def box(root, name):
+    """The text box of an input."""
+    return root.locator(f'input[type="text"][data-name="{name}"]')
+
+
+def readout(root):
+    """Everything that a calculator shows of its results."""
+    return root.evaluate("""root => [...root.querySelectorAll("output, .onegpu-stack")].map(e => e.textContent)
+                            .concat([...root.querySelectorAll(".onegpu-curve")].map(e => e.innerHTML)).join("|")""")
+
+
+def shown(root):
+    """The outputs' text by name."""
+    return dict(root.locator("output").evaluate_all("all => all.map(e => [e.dataset.name, e.textContent])"))
+
+
+def note(control):
+    """The words beside a control."""
+    return control.evaluate("e => document.getElementById(e.getAttribute('aria-describedby')).textContent")
+
+
+def reset(root):
+    """Back to the start."""
+    root.get_by_role("button").click()
+
+
+def type_into(control, text):
+    """Replace a box's text by keyboard."""
+    control.focus()
+    control.press("Control+a")
+    control.page.keyboard.type(text)
+    control.press("Enter")
+
+
+def prepare(root, settings):
+    """Set other controls first, by shown text."""
+    reset(root)
+    for name, text in settings.items():
+        if (choice := root.locator(f'select[data-name="{name}"]')).count():
+            choice.select_option(label=text)
+        else:
+            type_into(box(root, name), text)
+
+
+def between(name, share):
+    """A value along an input's slider, as plain text."""
+    q, scale = REGISTRY[name], slider(REGISTRY[name])
+    low, high = scale["low"], scale["high"]
+    x = low * (high / low) ** share if scale["log"] else low + (high - low) * share
+    return str(round(x)) if q.integer else f"{x:.6g}"
+
+
+def extent(control):
+    """A slider's position and its last one."""
+    return control.evaluate("e => [+e.value, +e.max]")
+
+
+# Each of these operates a control step by step and yields what it did; every step should change the readout,
+# of a choice at least one.
+
+def press_range(control, name):
+    """A slider, by keyboard."""
+    position, last = extent(control)
+    control.focus()
+    for key in ("ArrowLeft", "End", "Home", "ArrowRight") if position == last else ("ArrowRight", "Home", "End", "ArrowLeft"):
+        control.page.keyboard.press(key)
+        yield key
+
+
+def drag_range(control, name):
+    """A slider, by mouse: two clicks on its track and a drag."""
+    position, last = extent(control)
+    control.scroll_into_view_if_needed()
+    area, mouse = control.bounding_box(), control.page.mouse
+    first, second, end = (0.1, 0.9, 0.25) if position > last / 2 else (0.9, 0.1, 0.75)
+    place = {share: (area["x"] + area["width"] * share, area["y"] + area["height"] / 2) for share in (first, second, end)}
+    for share in (first, second):
+        mouse.click(*place[share])
+        yield f"click at {share}"
+    x, y = place[second]
+    mouse.move(area["x"] + min(max(area["width"] * second, 8), area["width"] - 8) if last > 1 else x, y)
+    mouse.down()
+    mouse.move(*place[end], steps=4)
+    mouse.up()
+    yield f"drag to {end}"
+
+
+def press_text(control, name):
+    """A text box, by keyboard."""
+    for share in (0.35, 0.7):
+        type_into(control, between(name, share))
+        yield f"type {between(name, share)}"
+
+
+def click_text(control, name):
+    """A text box, by mouse: click into it, type, click elsewhere."""
+    for share in (0.35, 0.7):
+        control.click(click_count=3)
+        control.page.keyboard.type(between(name, share))
+        control.locator("xpath=ancestor::section").locator(".onegpu-title").click(position={"x": 2, "y": 2})
+        yield f"type {between(name, share)}"
+
+
+def press_choice(control, name):
+    """A choice, by keyboard: down to its end, then up."""
+    position, count = control.evaluate("e => [e.selectedIndex, e.length]")
+    control.focus()
+    for key in ["ArrowDown"] * (count - 1 - position) + ["ArrowUp"] * (count - 1):
+        control.page.keyboard.press(key)
+        yield key
+
+
+def click_choice(control, name):
+    """A choice, option by option."""
+    position, count = control.evaluate("e => [e.selectedIndex, e.length]")
+    for i in range(count):
+        if i != position:
+            control.select_option(index=i)
+            yield f"option {i}"
+
+
+WAYS = {"keyboard": {"range": press_range, "text": press_text, "select-one": press_choice},
+        "mouse": {"range": drag_range, "text": click_text, "select-one": click_choice}}
+
+
+def idle_steps(root, steps):
+    """The steps that changed nothing, one by one."""
+    before = readout(root)
+    for step in steps:
+        now = readout(root)
+        yield None if now != before else step
+        before = now
+
+
+def complaint(root, name, kind, control, operate):
+    """What is wrong with a control: from the start, or from the first of its settings where it is right, nothing."""
+    wrong = None
+    for settings in [{}, *SETTINGS.get(name, ())]:
+        prepare(root, settings)
+        if control.is_disabled():
+            wrong = "disabled" if note(control).strip() else "disabled without a reason"
+            continue
+        steps = idle_steps(root, operate(control, name))
+        idle = (None if any(step is None for step in steps) else "no option") if kind == "select-one" else [s for s in steps if s]
+        if not idle:
+            return None
+        wrong = f"changes nothing: {idle}"
+    return f"{name} ({kind}): {wrong}"
+
+
+@each_page
+@pytest.mark.parametrize("way", WAYS)
+def test_controls(visit, noise, path, way):
+    """Each control changes the readout, and the reset button brings the start back."""
+    wrong = []
+    for root in calculators(visit, path):
+        start = readout(root)
+        for name, kind, control in controls(root):
+            wrong.append(complaint(root, name, kind, control, WAYS[way][kind]))
+            reset(root)
+            assert readout(root) == start, name
+    assert list(filter(None, wrong)) == []
+    assert noise == []
+
+
+@each_page
+def test_disabled_controls_say_why(visit, path):
+    """A control that does nothing says so, and so do its parts."""
+    silent = [name for root in calculators(visit, path) for name, _, control in controls(root) if control.is_disabled() and not note(control).strip()]
+    assert silent == []
+
+
+# -- calculators against Python --------------------------------------------------------------------
+
+def arguments(spec, state, formula):
+    """The keyword arguments that stand for a calculator's state."""
+    owners = {s.partition(".")[0] for s in formula.sources.values()}
+    rows = {o: CATALOGS[o][state[o]] for o in spec["pickers"] if o in owners}
+    known = [n for n in formula.inputs() if n in state or spec["inputs"][n]["source"] is None]
+    return rows | {n: state.get(n, spec["inputs"][n]["start"]) for n in known}
+
+
+def expected(spec, state, name):
+    """An output as Python computes it."""
+    return FORMULAS[name](**arguments(spec, state, FORMULAS[name]))
+
+
+def act(rng, name, kind, control):
+    """Do something with a control."""
+    if kind == "select-one":
+        control.select_option(index=rng.randrange(control.evaluate("e => e.length")))
+    elif kind == "range":
+        control.press(rng.choice(["ArrowRight", "ArrowLeft", "PageUp", "PageDown", "Home", "End"]))
+    else:
+        type_into(control, between(name, rng.random()))
+
+
+def differences(root, spec):
+    """Where a calculator and Python disagree: values, shown text, refusals."""
+    found, text = root.evaluate("root => root.onegpu"), shown(root)
+    for name in spec["outputs"]:
+        try:
+            value = expected(spec, found["state"], name)
+        except ValueError as refusal:
+            if text[name] != str(refusal):
+                yield f"{name}: {text[name]!r}, Python refuses: {refusal}; {found['state']}"
+            continue
+        if not math.isclose(found["values"].get(name, math.nan), value, rel_tol=1e-12):
+            yield f"{name} = {found['values'].get(name)}, Python {value!r}; {found['state']}"
+        if text[name] != FORMULAS[name].result.human(value):
+            yield f"{name}: {text[name]!r}, Python {FORMULAS[name].result.human(value)!r}; {found['state']}"
+
+
+@each_page
+def test_same_as_python(visit, noise, site, path):
+    """A calculator agrees with Python at the start and after each of many random steps."""
+    rng, wrong = random.Random(path), []
+    for root, spec in zip(calculators(visit, path), specs(site / path), strict=True):
+        wrong += differences(root, spec)
+        for _ in range(30):
+            name, kind, control = rng.choice(controls(root))
+            if control.is_enabled():
+                act(rng, name, kind, control)
+                wrong += differences(root, spec)
+    assert wrong == []
+    assert noise == []
+
+
+@each_page
+@pytest.mark.parametrize("end", ["Home", "End"])
+def test_same_as_python_at_the_ends(visit, noise, site, path, end):
+    """Calculator and Python agree, and refuse alike, while every slider is run to one end."""
+    wrong = []
+    for root, spec in zip(calculators(visit, path), specs(site / path), strict=True):
+        for _, kind, control in controls(root):
+            if kind == "range" and control.is_enabled():
+                control.press(end)
+                wrong += differences(root, spec)
+    assert wrong == []
+    assert noise == []
+
+
+def refusal(name, value):
+    """The words with which Python refuses a value."""
+    with pytest.raises(ValueError) as error:
+        REGISTRY[name].check(value)
+    return str(error.value)
+
+
+def after_typing(root, name, text):
+    """What a reader sees after typing: the words beside the box, the box, and whether an output shows a digit."""
+    type_into(box(root, name), text)
+    return note(box(root, name)), box(root, name).input_value(), bool(re.search(r"\d", "".join(shown(root).values())))
+
+
+def test_refuses_in_the_words_of_the_call(visit, site):
+    """An MFU above one is refused in the words of ``training_time``."""
+    path, i, name = with_input(site, "mfu")
+    with pytest.raises(ValueError) as error:
+        training_time(params=7e9, tokens=1e12, peak_flops=989.4e12, mfu=1.2)
+    assert after_typing(calculators(visit, path)[i], name, "1.2") == (str(error.value), "1.2", False)
+
+
+@each_page
+@pytest.mark.parametrize("text, value", [("-1", -1.0), ("nan", math.nan), ("abc", "abc")])
+def test_refuses(visit, noise, path, text, value):
+    """Each box refuses what Python refuses, in the same words, and keeps what was typed."""
+    wrong = []
+    for root in calculators(visit, path):
+        for name in [name for name, kind, control in controls(root) if kind == "text" and control.is_enabled()]:
+            seen, due = after_typing(root, name, text), (refusal(name, value), text, False)
+            wrong += [] if seen == due else [(seen, due)]
+            reset(root)
+    assert wrong == []
+    assert noise == []
+
+
+@pytest.mark.parametrize("names, text, value", [
+    (["params"], "7B", 7e9), (["params"], "7b", 7e9), (["tokens"], "1.5T", 1.5e12), (["mfu"], "40 %", 0.4), (["mfu"], "0.4", 0.4),
+    (["memory_bytes", "usable_bytes"], "80 GiB", 80 * 1024**3), (["usable_bytes"], "80 GB", 80e9), (["seq_len"], "8,192", 8192)])
+def test_units(visit, site, names, text, value):
+    """A box understands what people type."""
+    path, i, name = with_input(site, *names)
+    root = calculators(visit, path)[i]
+    type_into(box(root, name), text)
+    assert root.evaluate("(root, name) => root.onegpu.state[name]", name) == pytest.approx(value, rel=1e-12)
+    assert note(box(root, name)) == ""

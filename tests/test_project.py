@@ -1,0 +1,90 @@
+"""The project holds together: one list of dependencies, clean notebooks, cited sources."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import nbformat
+import pytest
+import yaml
+
+from onegpu.calculator import modules
+from onegpu.catalog import RECIPES
+from store_outputs import ROOT, WIDGET, notebooks
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+NEEDED = [*PROJECT["dependencies"], *(d for extra in PROJECT["optional-dependencies"].values() for d in extra)]
+
+
+def test_environment_yml_says_the_same():
+    """conda's list is pyproject's list."""
+    found = yaml.safe_load((ROOT / "environment.yml").read_text("utf-8"))["dependencies"]
+    assert found[-1]["pip"] == NEEDED
+    assert found[0] == "python>=3.11,<3.14" and PROJECT["requires-python"] == ">=3.11"
+
+
+def test_the_lock_pins_every_dependency():
+    """Each package once or by marker, each with hashes, and no registry's address."""
+    text = (ROOT / "requirements.lock").read_text("utf-8")
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.M))
+    for need in NEEDED:
+        assert re.match(r"[\w.-]+", need)[0].lower() in pinned
+    assert "://" not in text and len(re.findall(r"^[\w.-]+==", text, re.M)) <= text.count("--hash=")
+
+
+def test_the_contents_list_every_notebook():
+    """A notebook that no page shows would be dead."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
+    pages = {toc["root"], *(c["file"] for c in toc["chapters"])}
+    english = [p for p in notebooks() if "zh" not in p.relative_to(ROOT).parts]
+    assert {p.relative_to(ROOT).with_suffix("").as_posix() for p in english} <= pages
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
+def test_notebooks_are_stored_clean(path):
+    """Executed, without widget state, and short: a code cell is at most fifteen lines."""
+    notebook = nbformat.read(path, 4)
+    assert "widgets" not in notebook.metadata and notebook.metadata.kernelspec.name == "python3"
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert cell.execution_count and cell.source.count("\n") < 15, cell.id
+            assert not any(o.output_type == "error" or WIDGET in o.get("data", {}) for o in cell.outputs), cell.id
+            assert not re.search(r"0x[0-9a-f]{6,}|/(home|work|tmp|root)/", str(cell.outputs)), cell.id
+
+
+def test_every_arxiv_paper_is_in_the_bibliography():
+    """Sources of formulas and recipes, and links in the prose."""
+    known = (ROOT / "references.bib").read_text("utf-8")
+    texts = [f.source for m in modules() for f in m._section.formulas] + [r.url for r in RECIPES.values()]
+    texts += [c.source for p in notebooks() for c in nbformat.read(p, 4).cells if c.cell_type == "markdown"]
+    cited = {i for t in texts for i in re.findall(r"arXiv (\d{4}\.\d{5})|arxiv\.org/abs/(\d{4}\.\d{5})", t) for i in i if i}
+    assert cited and not [i for i in cited if i not in known]
+
+
+def test_equations_are_cited_by_their_number():
+    """A link to an equation says the number that the equation bears."""
+    numbers = {f.name: f.number for m in modules() for f in m._section.formulas}
+    for path in notebooks():
+        for cell in nbformat.read(path, 4).cells:
+            if cell.cell_type == "markdown":
+                for text, name in re.findall(r"\[([^\]]*)\]\([^)]*#eq-(\w+)\)", cell.source):
+                    assert text == f"({numbers[name]})", f"{path.stem}, {cell.id}: {name} is ({numbers[name]})"
+
+
+def test_importing_loads_neither_widgets_nor_figures():
+    """`import onegpu` stays light; the rest loads when it is asked for."""
+    code = "import sys, onegpu, onegpu.memory, onegpu.compute; print([m for m in ('numpy', 'ipywidgets', 'anywidget', 'matplotlib', 'jax') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "lib", check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_layers():
+    """Nothing imports upward."""
+    order = ["labels", "units", "formula", "quantities", "catalog", "memory", "compute", "finetune", "calculator", "figures", "book"]
+    for path in (ROOT / "lib" / "onegpu").glob("*.py"):
+        if path.stem == "__init__":
+            continue
+        text = path.read_text("utf-8")
+        used = re.findall(r"^from \.(\w+) import", text, re.M) + [n.strip() for line in re.findall(r"^from \. import (.+)$", text, re.M) for n in line.split(",")]
+        assert all(order.index(u) < order.index(path.stem) for u in used), (path.stem, used)

@@ -1,0 +1,110 @@
+"""Every number in the prose is computed, or is listed with a reason.
+
+``prose.toml`` lists, for each Markdown cell of each page, the numbers that stand in it:
+``"112 GB = training_state(params=7e9)"`` is compared at the printed precision,
+``"3 : reason"`` is a plain number that is not computed. Numbers that are part of a name are not
+listed. ``python tests/test_prose.py`` prints what is not listed yet.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from onegpu import GPUS, MODELS, RECIPES, catalog, compute, finetune, memory, quantities, units
+from store_outputs import ROOT, notebooks
+
+LISTED = tomllib.loads((Path(__file__).parent / "prose.toml").read_text("utf-8"))
+NAMES = [*MODELS, *GPUS, *RECIPES, *LISTED["names"]]
+SCOPE = {n: v for m in (quantities, catalog, units, finetune, compute, memory) for n, v in vars(m).items() if not n.startswith("_")}
+SCOPE |= {"GPUS": GPUS, "MODELS": MODELS, "RECIPES": RECIPES}
+
+SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+UNITS = {"": 1, "%": 0.01, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "bytes": 1, "byte": 1, "seconds": 1, "GB": 1e9, "GiB": 2**30, "TB": 1e12, "TiB": 2**40,
+         "GB/s": 1e9, "TFLOP/s": 1e12, "FLOP/s": 1, "FLOP": 1, "minutes": 60, "days": 86400, "day": 86400, "months": units.MONTH, "years": units.YEAR, "billion": 1e9}
+NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)([⁰¹²³⁴⁵⁶⁷⁸⁹]*)( × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?(?:\s?(" + "|".join(re.escape(u) for u in sorted(UNITS, key=len, reverse=True) if u) + r")(?![\w/]))?")
+
+
+def prose(text):
+    """The text without code, link targets, tags and names."""
+    text = re.sub(r"```.*?```|`[^`]*`", " ", text, flags=re.S)
+    text = re.sub(r"\]\([^)]*\)", "] ", text)
+    text = re.sub(r"<[^>]+>", " ", text)
+    for name in sorted(NAMES, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", " ", text)
+    return text
+
+
+def numbers(text):
+    """Each number with its unit, as written."""
+    return [re.sub(r"\s+", " ", m[0]) for m in NUMBER.finditer(prose(text))]
+
+
+def value(written):
+    """What a written number means in base units, and half a unit of its last digit."""
+    number, power, scale, unit = NUMBER.fullmatch(written).groups()
+    digits = number.replace(",", "")
+    x = float(digits) ** int(power.translate(SUPERSCRIPTS)) if power else float(digits)
+    factor = UNITS[unit or ""] * (10.0 ** int(scale[5:].translate(SUPERSCRIPTS)) if scale else 1)
+    step = 0 if power else 10.0 ** -len(digits.partition(".")[2])
+    return x * factor, step * factor / 2
+
+
+def cells():
+    """Each Markdown cell: page, cell id, text."""
+    for path in notebooks():
+        page = path.relative_to(ROOT).with_suffix("").as_posix().removeprefix("zh/")
+        for cell in nbformat.read(path, 4).cells:
+            if cell.cell_type == "markdown":
+                yield page, cell.id, cell.source
+
+
+def listed(page, cell):
+    """The entries of a cell: what is written, and its expression or None."""
+    for entry in LISTED.get(page, {}).get(cell, []):
+        written, sign, rest = re.split(r" (=|:) ", entry, maxsplit=1)
+        yield written, rest if sign == "=" else None
+
+
+CELLS = list(cells())
+
+
+@pytest.mark.parametrize("page, cell, text", CELLS, ids=[f"{p}:{c}" for p, c, _ in CELLS])
+def test_every_number_is_listed(page, cell, text):
+    """No number is unlisted, none is listed in vain."""
+    found, known = Counter(numbers(text)), Counter(w for w, _ in listed(page, cell))
+    missing, idle = found - known, known - found
+    assert not missing, f'{page}, cell {cell}: {list(missing.elements())} not listed. Add to tests/prose.toml, ["{page}"] {cell}: "… = <expression>" or "… : <reason>"'
+    assert not idle, f"{page}, cell {cell}: {list(idle.elements())} listed in tests/prose.toml and not in the text"
+
+
+ENTRIES = [(p, c, w, e) for p, cs in LISTED.items() if p != "names" for c in cs for w, e in listed(p, c) if e]
+
+
+@pytest.mark.parametrize("page, cell, written, expression", ENTRIES, ids=[f"{p}:{c}:{w}" for p, c, w, _ in ENTRIES])
+def test_every_number_is_true(page, cell, written, expression):
+    """The expression gives the written number at its printed precision."""
+    meant, half = value(written)
+    found = eval(expression, dict(SCOPE))
+    assert abs(found - meant) <= half + 1e-9 * abs(meant), f"{written} is written, {expression} = {found}"
+
+
+def test_no_cell_is_listed_in_vain():
+    """prose.toml names no page or cell that does not exist."""
+    assert {(p, c) for p, cs in LISTED.items() if p != "names" for c in cs} <= {(p, c) for p, c, _ in CELLS}
+
+
+def test_a_changed_digit_is_found():
+    """The checker sees a changed digit, a changed unit and a changed power."""
+    for one, other in (("16 bytes", "18 bytes"), ("14.9 GiB", "14.9 GB"), ("10⁹ bytes", "10⁸ bytes"), ("3.14 × 10²³ FLOP", "3.14 × 10²⁴ FLOP")):
+        assert numbers(f"It is {one}.") == [one] and value(one) != value(other)
+
+
+if __name__ == "__main__":
+    for page, cell, text in CELLS:
+        missing = Counter(numbers(text)) - Counter(w for w, _ in listed(page, cell))
+        if missing:
+            print(f'["{page}"]\n{cell} = {list(missing.elements())}'.replace("'", '"'))
