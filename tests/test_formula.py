@@ -92,6 +92,14 @@ def test_a_result_outside_its_domain_is_refused():
         mfu(flops_per_token=1e9, tokens_per_second=2e6, gpus=1, peak_flops=1e15)
 
 
+def test_division_by_zero_is_refused():
+    """An infinite result is no number, in Python or in JavaScript."""
+    nothing = dict(memory_bytes=8e10, weight_bytes=0, grad_bytes=0, master_bytes=0, optimizer_bytes=0)
+    with pytest.raises(ValueError, match="largest_model = inf: must be a finite number"):
+        largest_model(**nothing)
+    assert run("return ONEGPU.formulas.largest_model(data) === Infinity", nothing)
+
+
 def test_one_name_one_meaning():
     """A second registration with another meaning raises; so do two symbols that print alike."""
     with pytest.raises(ValueError, match="params"):

@@ -14,18 +14,19 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from onegpu import GPUS, MODELS, RECIPES, catalog, compute, finetune, memory, quantities, units
+from onegpu import FACTS, GPUS, MODELS, RECIPES, catalog, compute, finetune, memory, quantities, scaling, units
 from store_outputs import ROOT, notebooks
 
 LISTED = tomllib.loads((Path(__file__).parent / "prose.toml").read_text("utf-8"))
 NAMES = [*MODELS, *GPUS, *RECIPES, *LISTED["names"]]
-SCOPE = {n: v for m in (quantities, catalog, units, finetune, compute, memory) for n, v in vars(m).items() if not n.startswith("_")}
-SCOPE |= {"GPUS": GPUS, "MODELS": MODELS, "RECIPES": RECIPES}
+SCOPE = {n: v for m in (quantities, catalog, units, finetune, memory, scaling, compute) for n, v in vars(m).items() if not n.startswith("_")}
+SCOPE |= {"FACTS": FACTS, "GPUS": GPUS, "MODELS": MODELS, "RECIPES": RECIPES}
 
 SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 UNITS = {"": 1, "%": 0.01, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "bytes": 1, "byte": 1, "seconds": 1, "GB": 1e9, "GiB": 2**30, "TB": 1e12, "TiB": 2**40,
          "GB/s": 1e9, "TFLOP/s": 1e12, "FLOP/s": 1, "FLOP": 1, "minutes": 60, "days": 86400, "day": 86400, "months": units.MONTH, "years": units.YEAR, "billion": 1e9}
-NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)([⁰¹²³⁴⁵⁶⁷⁸⁹]*)( × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?(?:\s?(" + "|".join(re.escape(u) for u in sorted(UNITS, key=len, reverse=True) if u) + r")(?![\w/]))?")
+DURATION = re.compile(r"(\d+) years (\d+) months?")
+NUMBER = re.compile(r"(?<![\w.])(\d+(?:,\d{3})*(?:\.\d+)?)([⁰¹²³⁴⁵⁶⁷⁸⁹]*)( × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?(?:\s?(" + "|".join(re.escape(u) for u in sorted(UNITS, key=len, reverse=True) if u) + r")(?![\w/]))?")
 
 
 def prose(text):
@@ -40,11 +41,14 @@ def prose(text):
 
 def numbers(text):
     """Each number with its unit, as written."""
-    return [re.sub(r"\s+", " ", m[0]) for m in NUMBER.finditer(prose(text))]
+    text = re.sub(r"\s+", " ", prose(text))
+    return [m[0] for m in DURATION.finditer(text)] + [m[0] for m in NUMBER.finditer(DURATION.sub(" ", text))]
 
 
 def value(written):
     """What a written number means in base units, and half a unit of its last digit."""
+    if duration := DURATION.fullmatch(written):
+        return int(duration[1]) * units.YEAR + int(duration[2]) * units.MONTH, units.MONTH / 2
     number, power, scale, unit = NUMBER.fullmatch(written).groups()
     digits = number.replace(",", "")
     x = float(digits) ** int(power.translate(SUPERSCRIPTS)) if power else float(digits)

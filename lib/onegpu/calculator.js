@@ -51,7 +51,7 @@ var onegpu = (() => {
   }
 
   function human(x, unit, words, digits = 4) {
-    if (x < 0) return `−${human(-x, unit, words, digits)}`;
+    if (x < 0) return "−" + human(-x, unit, words, digits).replace("(", "(−");
     if (unit === "s") return duration(x, words);
     if (unit === "share") return `${significant(100 * x, digits)} %`;
     if (unit === "B") {
@@ -60,6 +60,10 @@ var onegpu = (() => {
     }
     if (unit === "FLOP") return scientific(x, unit);
     if (["B/s", "FLOP/s", "W"].includes(unit)) return prefixed(x, unit, digits);
+    if (unit === "J") return prefixed(x / 3.6e3, "Wh", digits);
+    if (unit === "$") return "$" + (x >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits));
+    if (unit === "$/s") return `$${significant(x * 3600, digits)}/h`;
+    if (unit === "GPU·s") return scaled(x / 3600, 1000, SHORT, digits).join("") + " GPU·h";
     if (unit === "") return Math.abs(x) >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits);
     return `${significant(x, digits)} ${unit}`;
   }
@@ -69,23 +73,24 @@ var onegpu = (() => {
     if (typeof x !== "number") return x;
     if (unit === "B") return binary(x, 6);
     if (unit === "s") return x >= YEAR ? `${significant(x / YEAR, 6)} years` : x >= 86400 ? `${significant(x / 86400, 6)} days` : `${significant(x, 6)} s`;
-    if (unit.includes("/") && !["B/s", "FLOP/s"].includes(unit)) return significant(x, 6);
+    if (unit.includes("/") && !["B/s", "FLOP/s", "$/s"].includes(unit)) return significant(x, 6);
     return human(x, unit, words, 6);
   }
 
   // A typed number in base units, or the text itself if it is none.
   function parse(text, unit, suffixes) {
-    const clean = text.trim(), match = clean.match(/^([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*)$/i);
-    if (!match) return clean;
+    const clean = text.trim().replace(/^\$/, "").replace(/^−/, "-"), match = clean.match(/^([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*)$/i);
+    if (!match) return text.trim();
     const table = suffixes[unit] || {}, suffix = match[2].trim();
     const key = suffix === "" ? "" : suffix in table ? suffix : Object.keys(table).find(k => k.toLowerCase() === suffix.toLowerCase());
     const x = Number(match[1].replace(/,/g, ""));
-    return suffix === "" || suffix === unit ? x : key === undefined ? clean : x * table[key];
+    return suffix === "" || suffix === unit ? x : key === undefined ? text.trim() : x * table[key];
   }
 
   // -- evaluation ------------------------------------------------------------------------------
 
-  const error = (words, name, value, allowed) => fill(words.error.must_be, { name, value, allowed });
+  const python = x => x === Infinity ? "inf" : x === -Infinity ? "-inf" : Number.isNaN(x) ? "nan" : x;
+  const error = (words, name, value, allowed) => fill(words.error.must_be, { name, value: python(value), allowed });
 
   function check(q, name, x, words) {
     if (q.choices) return q.choices.some(c => c.value === x) ? null : error(words, name, x, q.allowed);
@@ -199,12 +204,13 @@ var onegpu = (() => {
           last = position;
           set(name, x);
         });
-        box.addEventListener("change", () => set(name, parse(box.value, q.unit, lib.suffixes)));
+        box.addEventListener("change", () => { row.typed = box.value; set(name, parse(box.value, q.unit, lib.suffixes)); });
         row.parts = [range, box];
-        row.write = (x, by) => {
+        row.write = (x, wrong) => {
           range.value = last = positionOf(q.slider, x);
           range.setAttribute("aria-valuetext", typeof x === "number" ? entry(x, q.unit, lib.words) : String(x));
-          box.value = entry(x, q.unit, lib.words);
+          if (!wrong) row.typed = undefined;
+          box.value = wrong && row.typed !== undefined ? row.typed : entry(x, q.unit, lib.words);
         };
       }
       row.note = make("small", { id: `${own}-note`, class: "onegpu-note" });
@@ -231,10 +237,10 @@ var onegpu = (() => {
       const { values, errors } = evaluate(spec, lib, state), failed = Object.keys(errors).length > 0;
       for (const name in rows) {
         const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
-        if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x);
+        if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x, name in errors);
         else { row.parts[1].value = entry(x, lib.quantities[name].unit, lib.words); row.parts[0].setAttribute("aria-valuetext", row.parts[1].value); }
         const idle = !failed && !matters(spec, lib, state, name), other = idle && blocker(spec, lib, state, name);
-        row.parts.forEach(p => { p.disabled = idle; p.toggleAttribute("aria-invalid", name in errors); });
+        row.parts.forEach(p => { p.disabled = idle; p.setAttribute("aria-invalid", name in errors); });
         row.note.textContent = errors[name] || (other ? fill(words.idle_while, { other: label(other), value: show(other, values[other]) }) : idle ? words.idle : "");
         row.node.classList.toggle("onegpu-wrong", name in errors);
       }
@@ -255,10 +261,10 @@ var onegpu = (() => {
       const scale = Math.max(...totals, v[capacity]) * 1.02, colours = [...new Set([...Object.values(bars).flat(), ...onTop].map(label))];
       const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0), biggest = Object.keys(bars)[totals.indexOf(Math.max(...totals))];
       const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], "B", lib.words))),
-        make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })))];
+        make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })),
+          make("span", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` }))];
       const legend = make("ul", {}, ...parts(biggest).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
-      const limit = make("div", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` });
-      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar), limit), make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity]))), legend];
+      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity]))), legend];
     }
 
     // A log–log curve with the reader's point on it.
@@ -270,8 +276,8 @@ var onegpu = (() => {
         if (w[y] > 0 && Number.isFinite(w[y])) points.push([w[x], w[y]]);
       }
       if (points.length < 2) return "";
-      const W = 400, H = 230, L = 74, B = 42, ys = points.map(p => p[1]).concat(v[y]), [y0, y1] = [Math.min(...ys), Math.max(...ys) * 1.0001];
-      const px = a => L + (W - L - 12) * Math.log(a / low) / Math.log(high / low), py = a => H - B - (H - B - 12) * Math.log(a / y0) / Math.log(y1 / y0);
+      const W = 400, H = 230, L = 84, B = 42, ys = points.map(p => p[1]).concat(v[y]), [y0, y1] = [Math.min(...ys), Math.max(...ys) * 1.0001];
+      const px = a => L + (W - L - 20) * Math.log(a / low) / Math.log(high / low), py = a => H - B - (H - B - 12) * Math.log(a / y0) / Math.log(y1 / y0);
       const decades = (a, b) => { const t = []; for (let e = Math.ceil(Math.log10(a) - 1e-9); 10 ** e <= b * 1.001; e++) t.push(10 ** e); const step = Math.ceil(t.length / 6); return t.filter((_, i) => i % step === 0); };
       const nice = [1, 60, 3600, 86400, MONTH, YEAR, 10 * YEAR, 100 * YEAR, 1000 * YEAR, 1e4 * YEAR, 1e5 * YEAR, 1e6 * YEAR];
       const ticks = (q, a, b) => q.unit === "s" ? nice.filter(t => t >= a && t <= b).slice(-7) : decades(a, b);
@@ -279,7 +285,7 @@ var onegpu = (() => {
       const safe = t => String(t).replace(/[&<"]/g, c => ({ "&": "&amp;", "<": "&lt;", '"': "&quot;" })[c]);
       return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${safe(`${qy.label}, ${qx.label}: ${show(x, v[x])}, ${show(y, v[y])}`)}">`
         + ticks(qx, low, high).map(t => `<line class="onegpu-tick" x1="${px(t)}" x2="${px(t)}" y1="12" y2="${H - B}"/><text x="${px(t)}" y="${H - B + 15}" text-anchor="middle">${safe(tick(qx, t))}</text>`).join("")
-        + ticks(qy, y0, y1).map(t => `<line class="onegpu-tick" x1="${L}" x2="${W - 12}" y1="${py(t)}" y2="${py(t)}"/><text x="${L - 6}" y="${py(t) + 4}" text-anchor="end">${safe(tick(qy, t))}</text>`).join("")
+        + ticks(qy, y0, y1).map(t => `<line class="onegpu-tick" x1="${L}" x2="${W - 20}" y1="${py(t)}" y2="${py(t)}"/><text x="${L - 6}" y="${py(t) + 4}" text-anchor="end">${safe(tick(qy, t))}</text>`).join("")
         + `<text x="${(W + L) / 2}" y="${H - 6}" text-anchor="middle">${safe(qx.label)}</text><text x="4" y="10">${safe(qy.label)}</text>`
         + `<polyline points="${points.map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`).join(" ")}"/><circle cx="${px(Math.min(high, Math.max(low, v[x])))}" cy="${py(v[y])}" r="6"/></svg>`;
     }

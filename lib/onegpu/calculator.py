@@ -208,8 +208,8 @@ class Calculator(anywidget.AnyWidget):
 
 def modules():
     """The modules of formulas, one a section."""
-    from . import compute, memory
-    return [memory, compute]
+    from . import compute, finetune, memory, scaling
+    return [memory, compute, scaling, finetune]
 
 
 @cache

@@ -4,11 +4,9 @@ The facts stand in ``data/*.csv`` and nowhere else. Peaks are dense, link speeds
 memory labels are read as GiB.
 """
 
-import csv
 from dataclasses import dataclass, fields
-from pathlib import Path
 
-DATA = Path(__file__).parent / "data"
+from .facts import rows as _rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,13 +213,17 @@ class GPU:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What a training step keeps for each parameter, in bytes: weights, gradients, master copy, moments."""
+    """What a training step keeps for each parameter, in bytes: weights, gradients, master copy, moments.
+
+    ``accumulate`` says that the gradients' buffer is always there.
+    """
 
     name: str
     weight_bytes: float
     grad_bytes: float
     master_bytes: float
     optimizer_bytes: float
+    accumulate: bool = False
     source: str = ""
     url: str = ""
 
@@ -229,6 +231,39 @@ class Recipe:
 
     def __str__(self):
         return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A published training run. ``scope`` is ``"run"`` (GPU-hours of all of it), ``"step"`` (throughput) or ``"estimate"``."""
+
+    name: str
+    scope: str
+    model: str = ""
+    gpu: str = ""
+    gpus: int | None = None
+    gpu_hours: float | None = None
+    days: float | None = None
+    tokens: float | None = None
+    params: float | None = None
+    seq_len: int | None = None
+    mfu_printed: float | None = None
+    hfu_printed: float | None = None
+    tflops_printed: float | None = None
+    tflops_kind: str = ""
+    attention_counted: str = ""
+    precision: str = ""
+    recompute: str = ""
+    source: str = ""
+    url: str = ""
+    note: str = ""
+
+    catalog_kind = "run"
+
+    @property
+    def active_params(self):
+        """Parameters that a token meets: the model's, or the published number."""
+        return MODELS[self.model].n_active_params if self.model else self.params
 
 
 class Catalog(dict):
@@ -240,11 +275,6 @@ class Catalog(dict):
 
     def __missing__(self, name):
         raise ValueError(f"{self.kind} = {name!r}: must be one of {', '.join(self)}")
-
-
-def _rows(file):
-    with open(DATA / file, encoding="utf-8", newline="") as handle:
-        yield from csv.DictReader(handle)
 
 
 def _typed(kind, row):
@@ -271,3 +301,4 @@ def _gpus(rows):
 GPUS = Catalog("gpu", _gpus(_rows("gpus.csv")))
 MODELS = Catalog("model", (Model(**_typed(Model, row)) for row in _rows("models.csv")))
 RECIPES = Catalog("recipe", (Recipe(**_typed(Recipe, row)) for row in _rows("recipes.csv")))
+RUNS = Catalog("run", (Run(**_typed(Run, row)) for row in _rows("runs.csv")))

@@ -104,18 +104,31 @@ training_flops_per_token = formula(
            Case(dict(matmul_params=6607077376, n_layers=32, n_heads=32, d_head=128, seq_len=4096), 1.8908e14 / 4096,
                 "XLA's count of Llama 2 7B's step, matrix products and the rest", rel=3e-3)])
 
+_scores_again = attention_flops_per_token.result * FORWARD / (FORWARD + BACKWARD)
+
 #: A recomputed block runs its forward products once more; the head is not recomputed.
 hardware_flops_per_token = formula(
     "hardware_flops_per_token", r"C_\text{hw}", "FLOP/token",
-    training_flops_per_token.result + recompute.pick({"full": FORWARD * (matmul_params - head_params) + attention_flops_per_token.result * FORWARD / (FORWARD + BACKWARD)}),
+    training_flops_per_token.result + sp.Piecewise(
+        (FORWARD * (matmul_params - head_params) + _scores_again, sp.Eq(recompute, 2)),
+        (_scores_again, sp.Eq(recompute, 1) & sp.Ne(attention, 0)), (0, True)),
     uses=[training_flops_per_token, attention_flops_per_token], source="Narayanan et al. 2021, section 5.1, arXiv 2104.04473",
     cases=[Case(dict(matmul_params=1e9, head_params=0.1e9, attention_flops_per_token=3e9, recompute="full"), 6e9 + 3e9 + 1.8e9 + 1e9, "counted: a third more, without the head"),
+           Case(dict(matmul_params=1e9, head_params=0.1e9, attention_flops_per_token=3e9, recompute="attention", attention="eager"), 10e9, "counted: the scores once more"),
+           Case(dict(matmul_params=1e9, head_params=0.1e9, attention_flops_per_token=3e9, recompute="attention"), 9e9, "counted: FlashAttention has no scores to recompute"),
            Case(dict(matmul_params=1e9, head_params=0.1e9, attention_flops_per_token=3e9), 9e9, "counted: nothing is recomputed")])
 
 # -- time ------------------------------------------------------------------------------------------
 
+share = mfu  # the quantity; from here on `mfu` is the formula that computes it
+mfu = _section.add(Formula(
+    share, flops_per_token * tokens_per_second / (gpus * peak_flops), source=PALM,
+    cases=[Case(dict(flops_per_token=1e9, tokens_per_second=5e3, gpus=10, peak_flops=1e12), 0.5, "counted: 5e12 of 1e13"),
+           Case(dict(flops_per_token=6 * 64862437376 + 12 * 80 * 8192 * 2048, tokens_per_second=515636, gpus=512, peak_flops=989.5e12), 0.4125,
+                "llm-foundry's benchmark table: 70B on 512 H100, 41.25 %", rel=2e-4)]))
+
 training_time = formula(
-    "training_time", "T", "s", training_flops.result / (gpus * peak_flops * mfu), uses=[training_flops],
+    "training_time", "T", "s", training_flops.result / (gpus * peak_flops * share), uses=[training_flops],
     cases=[Case({"training_flops": 6 * 6.74e9 * 2e12, "gpus": 1, "peak_flops": 312e12, "mfu": 0.4}, 6.481e8, "counted: 20.5 years of one A100 for 7B and 2T tokens", rel=1e-3),
            Case({"params": 3e9, "tokens": 1e9, "gpus": 3, "peak_flops": 1e12, "mfu": 0.5}, 1.2e7, "counted: 18e18 / 1.5e12")])
 
@@ -126,15 +139,8 @@ tokens_in_deadline = _section.add(training_time.solve_for(tokens, Quantity("toke
 
 #: Tokens grow with parameters, so FLOPs grow with their square.
 optimal_params = formula(
-    "optimal_params", r"N_\text{opt}", "", sp.Pow(gpus * peak_flops * mfu * deadline / ((FORWARD + BACKWARD) * tokens_per_param), sp.Rational(1, 2), evaluate=False),
+    "optimal_params", r"N_\text{opt}", "", sp.Pow(gpus * peak_flops * share * deadline / ((FORWARD + BACKWARD) * tokens_per_param), sp.Rational(1, 2), evaluate=False),
     source="Hoffmann et al. 2022, Chinchilla, arXiv 2203.15556",
-    cases=[Case({"gpus": 1, "peak_flops": 5.88e23, "mfu": 1, "deadline": 1, "tokens_per_param": 20}, 70e9, "Hoffmann et al. 2022: Chinchilla, 70B on 1.4T tokens"),
+    cases=[Case({"gpus": 1, "peak_flops": 5.76e23, "mfu": 1, "deadline": 1, "tokens_per_param": 20}, 70e9, "Hoffmann et al. 2022: the published budget", rel=0.02),
+           Case({"gpus": 1, "peak_flops": 5.88e23, "mfu": 1, "deadline": 1, "tokens_per_param": 20}, 70e9, "Hoffmann et al. 2022: Chinchilla, 70B on 1.4T tokens"),
            Case({"gpus": 4, "peak_flops": 1e15, "mfu": 0.25, "deadline": 10 * DAY, "tokens_per_param": 100}, 1.2e9, "counted: (1e15 · 864000 / 600)^½")])
-
-# -- MFU -------------------------------------------------------------------------------------------
-
-mfu = _section.add(Formula(  # the quantity from here on is the formula
-    mfu, flops_per_token * tokens_per_second / (gpus * peak_flops), source=PALM,
-    cases=[Case(dict(flops_per_token=1e9, tokens_per_second=5e3, gpus=10, peak_flops=1e12), 0.5, "counted: 5e12 of 1e13"),
-           Case(dict(flops_per_token=6 * 64862437376 + 12 * 80 * 8192 * 2048, tokens_per_second=515636, gpus=512, peak_flops=989.5e12), 0.4125,
-                "llm-foundry's benchmark table: 70B on 512 H100, 41.25 %", rel=2e-4)]))

@@ -8,6 +8,7 @@ import datetime
 import html
 import io
 import re
+import textwrap
 
 from . import compute, labels, memory, units
 from .catalog import GPUS, MODELS
@@ -44,7 +45,7 @@ def draw(paint, title, alt, height=3.0, width=5.0):
         canvas = Canvas(figsize=(width, height), layout="constrained")
         axes = canvas.add_subplot()
         paint(axes)
-        axes.set_title(title)
+        axes.set_title("\n".join(textwrap.wrap(title, 44)))
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
@@ -70,7 +71,8 @@ class Table:
         self.header, self.rows = list(header), [list(map(str, row)) for row in rows]
 
     def _repr_markdown_(self):
-        lines = [self.header, ["---"] + ["---:"] * (len(self.header) - 1), *self.rows]
+        sides = ["---:" if i and all(re.match(r"[−$]?\d|–$|none$", row[i]) for row in self.rows) else "---" for i in range(len(self.header))]
+        lines = [self.header, sides, *self.rows]
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
     def __repr__(self):
@@ -113,7 +115,7 @@ def state_against_card(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9)):
     return draw(paint, word("state_title"), alt)
 
 
-def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_len=4096, micro_batch=1, **choices):
+def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_len=4096, micro_batch=4, **choices):
     """Memory through one training step: activations rise and fall while gradients grow."""
     v = memory.training_memory.evaluate(model=model, seq_len=seq_len, micro_batch=micro_batch, **choices)
     kept = v["gradients"] * v["accumulate"]
@@ -135,7 +137,7 @@ def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_le
         axes.legend(loc="upper left", ncols=2)
 
     moments = [(f.result.label, units.human(v[f.name], "B")) for f in memory.training_memory.uses]
-    alt = word("over_time_alt", model=model.name, moments=", ".join(f"{a} {b}" for a, b in moments))
+    alt = word("over_time_alt", model=model.name, batch=micro_batch, moments=", ".join(f"{a} {b}" for a, b in moments))
     return draw(paint, word("over_time_title", model=model.name), alt)
 
 

@@ -1,6 +1,17 @@
 """Section 07: fine-tuning on the card one has."""
 
+from .formula import Case, Section
+from .quantities import *
 from .quantities import rank as rank_quantity
+
+_section = Section(7)
+
+#: Only the matrices of the layers are quantised; embeddings, norms and the head stay as they are.
+quantized_weights = _section.formula(
+    "quantized_weights", r"M_q", "B", quantized_bytes * (matmul_params - head_params) + weight_bytes * (params - matmul_params + head_params),
+    source="Dettmers et al. 2023, QLoRA, section 3, arXiv 2305.14314",
+    cases=[Case(dict(params=10e9, matmul_params=9e9, head_params=1e9, quantized_bytes=0.5), 8e9, "counted: 8e9 at half a byte, 2e9 at 2 bytes"),
+           Case(dict(params=1e9, matmul_params=1e9, head_params=1e8), 0.9e9 * (0.5 + 0.015625 + 4 / 16384) + 2e8, "QLoRA, section 3: double quantisation")])
 
 _ATTENTION = ("q", "k", "v", "o")
 TARGETS = {"qv": ("q", "v"), "attention": _ATTENTION, "all": (*_ATTENTION, "gate", "up", "down"),

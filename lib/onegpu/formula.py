@@ -8,6 +8,7 @@ value can come from.
 
 import difflib
 import functools
+import re
 
 import sympy as sp
 from sympy.printing.jscode import JavascriptCodePrinter
@@ -375,12 +376,11 @@ class Formula:
 
         values = self.filled(**given)
         scalar = all(np.ndim(v) == 0 for v in values.values())
+        values = {name: np.float64(v) for name, v in values.items()}  # divides by zero as JavaScript does
         with np.errstate(all="ignore"):
             for formula in self.graph(given):
                 values[formula.name] = formula._numeric(*(values[q.name] for q in formula._arguments))
-                if scalar:
-                    values[formula.name] = float(values[formula.name])
-        return values
+        return {name: float(v) for name, v in values.items()} if scalar else values
 
     #: Keywords that stand for a row of a catalogue, which fills in many inputs.
     OWNERS = ("gpu", "model", "recipe")
@@ -515,7 +515,14 @@ class Formula:
         return f"$$\n{self.latex}{tag}\n$$"
 
     def _repr_markdown_(self):
-        return f"{self._repr_latex_()}\n\n{self.remark}"
+        return f"{self._repr_latex_()}\n\n{self.legend}\n\n{self.remark}"
+
+    @property
+    def legend(self):
+        """What the symbols of the equation stand for."""
+        symbols = sorted(self.expr.free_symbols, key=list(REGISTRY.values()).index)
+        symbols = [q for q in symbols if q.tex in self.latex.partition("=")[2]]
+        return labels.text("relation.where", symbols="; ".join(f"${q.tex}$: {q.label}" for q in [self.result, *symbols]))
 
     @property
     def remark(self):
@@ -523,7 +530,8 @@ class Formula:
         notes = labels.lookup(f"assumptions.{self.name}")
         pieces = [f"*{labels.text('basis.' + self.basis.replace(' ', '_'))}*"]
         pieces += [notes] if notes else []
-        pieces += [labels.text("basis.source", source=self.source)] if self.source else []
+        link = re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", self.source)
+        pieces += [labels.text("basis.source", source=link)] if self.source else []
         return " · ".join(pieces)
 
     @functools.cached_property
@@ -555,14 +563,15 @@ class Section:
     def __init__(self, number):
         self.number, self.formulas = number, []
 
-    def formula(self, name, symbol, unit, expr, *, valid=NONNEGATIVE, integer=False, choices=None, **fields):
+    def formula(self, name, symbol, unit, expr, *, valid=NONNEGATIVE, integer=False, choices=None, numbered=True, **fields):
         """Register the result and make the formula."""
         result = Quantity(name, symbol, unit, valid=valid, integer=integer, choices=choices)
-        return self.add(Formula(result, expr, **fields))
+        return self.add(Formula(result, expr, **fields), numbered)
 
-    def add(self, formula):
-        """Give a formula the section's next number."""
+    def add(self, formula, numbered=True):
+        """Give a formula the section's next number, if the section shows it as an equation."""
         self.formulas.append(formula)
-        formula.number = f"{self.number}.{len(self.formulas)}"
+        if numbered:
+            formula.number = f"{self.number}.{sum(bool(f.number) for f in self.formulas) + 1}"
         return formula
 

@@ -33,12 +33,12 @@ inference_weights = formula(
     cases=[Case({"params": 70e9, "weight_bytes": 2}, 140e9, "counted: 2 bytes of each of 70e9 parameters")])
 
 _largest = Quantity("largest_model", r"N_\text{max}")
-largest_model = _section.add(training_state.solve_for(params, _largest).bind(_largest, training_state=memory_bytes).replace(
+largest_model = _section.add(numbered=False, formula=training_state.solve_for(params, _largest).bind(_largest, training_state=memory_bytes).replace(
     cases=[Case({"memory_bytes": 1e12}, 62.5e9, "counted: 1e12 / 16"),
            Case({"memory_bytes": 1.6e9, "master_bytes": 0, "optimizer_bytes": 0}, 4e8, "counted: 1.6e9 / 4")]))
 
 cards_for_state = formula(
-    "cards_for_state", r"n_\text{cards}", "cards", sp.ceiling(training_state.result / memory_bytes), uses=[training_state], integer=True,
+    "cards_for_state", r"n_\text{cards}", "cards", sp.ceiling(training_state.result / memory_bytes), numbered=False, uses=[training_state], integer=True,
     cases=[Case({"params": 70e9, "memory_bytes": 80e9}, 14, "counted: 1120 GB / 80 GB"),
            Case({"params": 175e9, "memory_bytes": 80 * GIB}, 33, "counted: 2800 GB / 85.9 GB"),
            Case({"params": 5e9, "memory_bytes": 80e9}, 1, "counted: exactly one card")])
@@ -95,33 +95,33 @@ logits = formula(
 layer_working_set = formula(
     "layer_working_set", r"M_\text{live}", "B",
     seq_len * micro_batch * d_model * sp.Piecewise((_layer, sp.Eq(recompute, 2)), (score_activations.result, _selective), (0, True)),
-    uses=[linear_activations, score_activations],
+    uses=[linear_activations, score_activations], numbered=False,
     cases=[Case(_GPT3 | dict(micro_batch=2, recompute="full"), 2 * 2048 * 12288 * 114, "counted: one layer, computed again"),
            Case(_GPT3 | dict(micro_batch=1, recompute="attention"), 2048 * 12288 * 80, "counted: one layer's scores"),
            Case(_GPT3 | dict(micro_batch=1), 0, "counted: nothing is computed again")])
 
 # -- the peak over time ----------------------------------------------------------------------------
 
-gradients = formula("gradients", r"M_g", "B", params * grad_bytes, cases=[Case({"params": 7e9, "grad_bytes": 4}, 28e9, "counted")])
-master_weights = formula("master_weights", r"M_m", "B", params * master_bytes, cases=[Case({"params": 7e9}, 28e9, "counted")])
-optimizer_moments = formula("optimizer_moments", r"M_o", "B", params * optimizer_bytes, cases=[Case({"params": 7e9}, 56e9, "counted")])
+gradients = formula("gradients", r"M_g", "B", params * grad_bytes, numbered=False, cases=[Case({"params": 7e9, "grad_bytes": 4}, 28e9, "counted")])
+master_weights = formula("master_weights", r"M_m", "B", params * master_bytes, numbered=False, cases=[Case({"params": 7e9}, 28e9, "counted")])
+optimizer_moments = formula("optimizer_moments", r"M_o", "B", params * optimizer_bytes, numbered=False, cases=[Case({"params": 7e9}, 56e9, "counted")])
 
 _always = [inference_weights, master_weights, optimizer_moments]
 _sizes = dict(gradients=10e9, activations=30e9)
 
 forward_gradients = formula(
-    "forward_gradients", r"M_g^\text{fwd}", "B", accumulate.pick({True: gradients.result}), uses=[gradients],
+    "forward_gradients", r"M_g^\text{fwd}", "B", accumulate.pick({True: gradients.result}), numbered=False, uses=[gradients],
     cases=[Case(dict(gradients=10e9, accumulate=True), 10e9, "counted: the last micro-batch's are still there"), Case(dict(gradients=10e9), 0, "counted: freed")])
 
 backward_gradients = formula(
     "backward_gradients", r"M_g^\text{bwd}", "B",
-    sp.Piecewise((gradients.result, sp.Eq(accumulate, 1) | (gradients.result >= activations.result)), (0, True)), uses=[gradients, activations],
+    sp.Piecewise((gradients.result, sp.Eq(accumulate, 1) | (gradients.result >= activations.result)), (0, True)), uses=[gradients, activations], numbered=False,
     cases=[Case(_sizes, 0, "counted: the peak is at the start of backward"), Case(_sizes | {"accumulate": True}, 10e9, "counted"),
            Case(dict(gradients=30e9, activations=10e9), 30e9, "counted: the peak is at its end")])
 
 backward_activations = formula(
     "backward_activations", r"M_\text{act}^\text{bwd}", "B",
-    sp.Piecewise((activations.result, sp.Eq(accumulate, 1) | (gradients.result < activations.result)), (0, True)), uses=[gradients, activations],
+    sp.Piecewise((activations.result, sp.Eq(accumulate, 1) | (gradients.result < activations.result)), (0, True)), uses=[gradients, activations], numbered=False,
     cases=[Case(_sizes, 30e9, "counted: the peak is at the start of backward"),
            Case(dict(gradients=30e9, activations=10e9), 0, "counted: the peak is at its end"),
            Case(dict(gradients=30e9, activations=10e9, accumulate=True), 10e9, "counted")])
@@ -149,7 +149,7 @@ headroom = formula(
     cases=[Case(dict(usable_bytes=80e9, overhead_bytes=1e9, training_memory=100e9), -21e9, "counted")])
 
 fits = formula(
-    "fits", r"\text{fits}", "", sp.Piecewise((1, headroom.result >= 0), (0, True)), uses=[headroom], choices=("no", "yes"),
+    "fits", r"\text{fits}", "", sp.Piecewise((1, headroom.result >= 0), (0, True)), uses=[headroom], numbered=False, choices=("no", "yes"),
     cases=[Case(dict(headroom=0), 1, "counted: just fits"), Case(dict(headroom=-1), 0, "counted: just does not")])
 
 # -- what escaping costs ---------------------------------------------------------------------------

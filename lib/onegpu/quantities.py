@@ -6,6 +6,7 @@ Values are in base units. ``start`` and ``slider`` are what a calculator shows f
 
 import sympy as sp
 
+from .facts import FACTS
 from .formula import AT_LEAST_ONE, NONNEGATIVE, REGISTRY, SHARE, Quantity  # noqa: F401
 from .units import DAY, GIB
 
@@ -41,7 +42,7 @@ grad_bytes = Quantity("grad_bytes", r"\beta_g", "B/param", valid=NONNEGATIVE, de
 master_bytes = Quantity("master_bytes", r"\beta_m", "B/param", valid=NONNEGATIVE, default=4, slider=(0, 4), source="recipe.master_bytes")
 optimizer_bytes = Quantity("optimizer_bytes", r"\beta_o", "B/param", valid=NONNEGATIVE, default=8, slider=(0, 8), source="recipe.optimizer_bytes")
 bytes_per_logit = Quantity("bytes_per_logit", r"\beta_z", "B/logit", valid=NONNEGATIVE, default=12, slider=(0, 12))
-accumulate = Quantity("accumulate", r"1_\text{acc}", choices=(False, True), default=False)
+accumulate = Quantity("accumulate", r"1_\text{acc}", choices=(False, True), default=False, source="recipe.accumulate")
 
 # How activations are kept
 attention = Quantity("attention", r"\text{attention}", choices=("flash", "eager", "eager-bf16"), default="flash")
@@ -63,5 +64,45 @@ mfu = Quantity("mfu", r"\text{MFU}", "share", valid=SHARE, start=0.5, slider=(0.
 flops_per_token = Quantity("flops_per_token", "c", "FLOP/token", start=4e10, slider=(1e8, 1e13))
 tokens_per_second = Quantity("tokens_per_second", r"\tau", "tokens/s", start=10000, slider=(10, 1e8))
 
+kernel_efficiency = Quantity("kernel_efficiency", r"\eta_\text{kernel}", "share", valid=SHARE, start=0.6, slider=(0.01, 1))
+scaling_efficiency = Quantity("scaling_efficiency", r"\eta_\text{scale}", "share", valid=SHARE, default=1, slider=(0.01, 1))
+goodput = Quantity("goodput", r"\eta_\text{good}", "share", valid=SHARE, default=1, slider=(0.01, 1))
+
+# Money, energy, failures
+gpu_price = Quantity("gpu_price", r"p_\text{gpu}", "$/s", start=FACTS["price_h100"].value, slider=(0.1 / 3600, 20 / 3600))
+gpu_power = Quantity("gpu_power", r"P_\text{el}", "W", source="gpu.power_watts", start=700, slider=(50, 2500))
+pue = Quantity("pue", r"\text{PUE}", valid=AT_LEAST_ONE, default=FACTS["pue_google"].value, slider=(1, 2.5))
+gpu_seconds = Quantity("gpu_seconds", r"T_\text{gpu}", "GPU·s", start=3.6e9, slider=(3.6e4, 3.6e12))
+gpu_mtbf = Quantity("gpu_mtbf", r"M_\text{gpu}", "s", slider=(30 * DAY, 36525 * DAY),
+                    start=FACTS["llama3_window"].value * FACTS["llama3_gpus"].value / FACTS["llama3_interruptions"].value)
+checkpoint_time = Quantity("checkpoint_time", r"t_\text{ckpt}", "s", start=FACTS["checkpoint_seconds"].value, slider=(0.1, 3600))
+restart_time = Quantity("restart_time", r"t_\text{restart}", "s", valid=NONNEGATIVE, start=600, slider=(1, 7200))
+global_batch = Quantity("global_batch", "B", "tokens", start=4194304, slider=(8192, 134217728))
+critical_batch = Quantity("critical_batch", r"B_\text{crit}", "tokens", start=FACTS["batch_llama3"].value, slider=(1e5, 1e9))
+
+# A roofline
+matmul_tokens = _count("matmul_tokens", "T_b", start=4096, slider=(1, 65536))
+d_in = _count("d_in", r"d_\text{in}", start=4096, slider=(64, 65536))
+d_out = _count("d_out", r"d_\text{out}", start=11008, slider=(64, 131072))
+memory_bandwidth = Quantity("memory_bandwidth", r"W_\text{mem}", "B/s", source="gpu.memory_bandwidth", start=3.35e12, slider=(1e11, 2e13))
+intensity = Quantity("intensity", "I", "FLOP/B", start=295, slider=(1, 10000))
+
+# Sharing the work
+link_bandwidth = Quantity("link_bandwidth", r"W_\text{link}", "B/s", source="gpu.link_bandwidth", start=450e9, slider=(1e9, 2e12))
+network_bandwidth = Quantity("network_bandwidth", r"W_\text{net}", "B/s", start=FACTS["network_dgx_h100"].value, slider=(1e9, 2e11))
+link_fraction = Quantity("link_fraction", r"\eta_\text{link}", "share", valid=SHARE, default=0.8, slider=(0.01, 1))
+network_fraction = Quantity("network_fraction", r"\eta_\text{net}", "share", valid=SHARE, default=0.8, slider=(0.01, 1))
+overlap = Quantity("overlap", r"\eta_\text{hide}", "share", valid=sp.Interval(0, 1), default=0.5, slider=(0, 1))
+message_bytes = Quantity("message_bytes", "m", "B", start=14e9, slider=(1e3, 1e12))
+group_size = _count("group_size", "n", start=8, slider=(1, 16384))
+gpus_per_node = _count("gpus_per_node", r"G_\text{node}", default=8, slider=(1, 72))
+data_parallel = _count("data_parallel", r"n_d", start=8, slider=(1, 16384))
+tensor_parallel = _count("tensor_parallel", r"n_t", default=1, slider=(1, 64))
+pipeline_parallel = _count("pipeline_parallel", r"n_p", default=1, slider=(1, 128))
+virtual_stages = _count("virtual_stages", "v", default=1, slider=(1, 16))
+accumulation_steps = _count("accumulation_steps", "k", default=1, slider=(1, 1024))
+zero_stage = Quantity("zero_stage", r"\text{ZeRO}", choices=(0, 1, 2, 3), default=0, start=0)
+
 # Fine-tuning
+quantized_bytes = Quantity("quantized_bytes", r"\beta_q", "B/param", valid=NONNEGATIVE, default=0.5 + 1 / 64 + 4 / (64 * 256), slider=(0.25, 2))
 rank = _count("rank", "r", start=16, slider=(1, 512))

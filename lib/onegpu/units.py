@@ -28,6 +28,9 @@ SUFFIXES = {
     "s": {"s": 1.0, "ms": 1e-3, "min": MINUTE, "h": HOUR, "d": DAY, "day": DAY, "days": DAY, "month": MONTH,
           "months": MONTH, "y": YEAR, "year": YEAR, "years": YEAR},
     "share": {"%": 0.01},
+    "$": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p},
+    "$/s": {"/h": 1 / HOUR, "$/h": 1 / HOUR},
+    "J": {"kWh": 3.6e6, "MWh": 3.6e9, "GWh": 3.6e12},
     "": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p} | {"K": 1e3, "G": 1e9},
 }
 
@@ -130,7 +133,7 @@ def human(x, unit):
     ('112 GB (104.3 GiB)', '4.2 × 10²² FLOP', '50 %', '7B')
     """
     if x < 0:
-        return f"−{human(-x, unit)}"
+        return "−" + human(-x, unit).replace("(", "(−")
     if unit == "s":
         return duration(x)
     if unit == "share":
@@ -141,6 +144,14 @@ def human(x, unit):
         return _scientific(x, unit)
     if unit in ("B/s", "FLOP/s", "W"):
         return _prefixed(x, unit)
+    if unit == "J":
+        return _prefixed(x / 3.6e3, "Wh")
+    if unit == "$":
+        return "$" + "".join(_scaled(x, 1000.0, SHORT_SCALE)) if x >= 1e6 else f"${significant(x)}"
+    if unit == "$/s":
+        return f"${significant(x * HOUR)}/h"
+    if unit == "GPU·s":
+        return "".join(_scaled(x / HOUR, 1000.0, SHORT_SCALE)) + " GPU·h"
     if unit == "":
         return "".join(_scaled(x, 1000.0, SHORT_SCALE)) if abs(x) >= 1e6 else significant(x)
     return f"{significant(x)} {unit}"
