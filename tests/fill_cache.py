@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 def execute(path):
     """The notebook at ``path``, run in its folder."""
     notebook = nbformat.read(path, 4)
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(path.parent)}}).execute()
     return path, notebook
 
 

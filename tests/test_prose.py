@@ -14,13 +14,37 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from onegpu import FACTS, GPUS, MODELS, RECIPES, catalog, compute, finetune, memory, quantities, scaling, units
+from onegpu import FACTS, GPUS, MODELS, RECIPES, RUNS, catalog, compute, coupling, finetune, memory, planner, quantities, scaling, units
 from store_outputs import ROOT, notebooks
 
 LISTED = tomllib.loads((Path(__file__).parent / "prose.toml").read_text("utf-8"))
 NAMES = [*MODELS, *GPUS, *RECIPES, *LISTED["names"]]
-SCOPE = {n: v for m in (quantities, catalog, units, finetune, memory, scaling, compute) for n, v in vars(m).items() if not n.startswith("_")}
+SCOPE = {n: v for m in (quantities, catalog, units, finetune, memory, scaling, coupling, planner, compute) for n, v in vars(m).items() if not n.startswith("_")}
 SCOPE |= {"FACTS": FACTS, "GPUS": GPUS, "MODELS": MODELS, "RECIPES": RECIPES}
+
+
+
+def whole_run(name):
+    """The MFU that a published run implies."""
+    run = RUNS[name]
+    return scaling.implied_mfu(params=run.active_params, tokens=run.tokens, gpu_seconds=3600 * run.gpu_hours, gpu=GPUS[run.gpu])
+
+
+def makers_mfu(kernel_efficiency):
+    """The MFU of Llama 3.1 405B's published plan."""
+    return coupling.step_mfu(model=MODELS["Llama 3.1 405B"], gpu=GPUS["H100 SXM"], seq_len=8192, micro_batch=1, accumulation_steps=16, data_parallel=128, tensor_parallel=8,
+                             pipeline_parallel=16, virtual_stages=8, zero_stage=2, network_bandwidth=50e9, kernel_efficiency=kernel_efficiency, causal=True)
+
+
+def dp_ratio(k):
+    """Bytes of ZeRO-3 over those of plain data parallel, with k micro-batches."""
+    sent = [coupling.data_parallel_bytes(params=1e9, data_parallel=64, zero_stage=z, accumulation_steps=k) for z in (3, 0)]
+    return sent[0] / sent[1]
+
+
+SOURCE_50, SOURCE_40 = (scaling.cluster_time(params=175e9, tokens=1e12, gpus=1024, gpu=GPUS["H100 SXM"], mfu=m) for m in (0.5, 0.4))
+RUNS_405B = sorted((r.mfu_printed for r in RUNS.values() if r.name.startswith("Llama 3.1 405B, ") and r.scope == "step"), reverse=True)
+SCOPE |= {"RUNS": RUNS, "RUNS_405B": RUNS_405B, "SOURCE_40": SOURCE_40, "SOURCE_50": SOURCE_50, "dp_ratio": dp_ratio, "makers_mfu": makers_mfu, "whole_run": whole_run}
 
 SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 UNITS = {"": 1, "%": 0.01, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "bytes": 1, "byte": 1, "seconds": 1, "GB": 1e9, "GiB": 2**30, "TB": 1e12, "TiB": 2**40,
@@ -81,8 +105,9 @@ def test_every_number_is_listed(page, cell, text):
     """No number is unlisted, none is listed in vain."""
     found, known = Counter(numbers(text)), Counter(w for w, _ in listed(page, cell))
     missing, idle = found - known, known - found
-    assert not missing, f'{page}, cell {cell}: {list(missing.elements())} not listed. Add to tests/prose.toml, ["{page}"] {cell}: "… = <expression>" or "… : <reason>"'
-    assert not idle, f"{page}, cell {cell}: {list(idle.elements())} listed in tests/prose.toml and not in the text"
+    assert not missing and not idle, (
+        f"{page}, cell {cell}: written and not listed {list(missing.elements())}, listed and not written {list(idle.elements())}. A changed number is wrong; "
+        f'a new one goes into tests/prose.toml, ["{page}"] {cell}: "… = <expression>" or "… : <reason>"')
 
 
 ENTRIES = [(p, c, w, e) for p, cs in LISTED.items() if p != "names" for c in cs for w, e in listed(p, c) if e]

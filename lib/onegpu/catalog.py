@@ -6,6 +6,7 @@ memory labels are read as GiB.
 
 from dataclasses import dataclass, fields
 
+from .configs import read_config
 from .facts import rows as _rows
 
 
@@ -28,8 +29,11 @@ class Transformer:
         ``"layernorm"`` (weight and bias), ``"rmsnorm"`` (weight) or ``"none"`` (neither)
     n_norms : int
         Norms in a layer; a final norm is always there once more
-    qk_norm, embedding_norm : bool
-        Norms of size d_head on queries and keys; a norm after the embedding
+    qk_norm : int
+        Norms of size d_head on queries, and as many on keys: 1 if all heads share one, the mean of
+        n_heads and n_kv_heads for norms over whole projections
+    embedding_norm : bool
+        A norm after the embedding
     qkv_bias, linear_bias, head_bias, router_bias : bool
         Biases on q, k, v; on the other matrices of a layer; on the head; on the router
     n_experts, n_active_experts, n_shared_experts, d_ff_expert, n_dense_layers : int
@@ -62,7 +66,7 @@ class Transformer:
     n_positions: int = 0
     norm: str = "rmsnorm"
     n_norms: int = 2
-    qk_norm: bool = False
+    qk_norm: int = 0
     embedding_norm: bool = False
     qkv_bias: bool = False
     linear_bias: bool = False
@@ -88,6 +92,33 @@ class Transformer:
 
     def __str__(self):
         return self.name
+
+    @classmethod
+    def from_config(cls, source):
+        """The shape in a ``config.json``.
+
+        Parameters
+        ----------
+        source : path-like or dict
+            A file in Hugging Face's format, or its content [-]
+
+        Returns
+        -------
+        Transformer
+            The shape, which fixes the parameter count [-]
+
+        Raises
+        ------
+        ValueError
+            If the architecture is unknown, or a field is missing or of the wrong kind.
+
+        Examples
+        --------
+        >>> Transformer.from_config({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12,
+        ...                          "n_positions": 1024, "vocab_size": 50257}).n_params
+        124439808
+        """
+        return cls(**read_config(source))
 
     # Matrices: the weights that multiply an activation
 

@@ -10,8 +10,8 @@ import io
 import re
 import textwrap
 
-from . import compute, labels, memory, units
-from .catalog import GPUS, MODELS
+from . import compute, coupling, labels, memory, planner, units
+from .catalog import GPUS, MODELS, RUNS
 from .formula import REGISTRY
 
 #: Safe for colour-blind readers (Okabe and Ito), the same order as the calculator's bars.
@@ -158,3 +158,102 @@ def finish_years(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9), tokens
 
     alt = word("finish_alt", gpu=gpu.name, date=START.isoformat(), ends=", ".join(f"{n} {int(y)}" for n, y in zip(names, years, strict=True)))
     return draw(paint, word("finish_title", gpu=gpu.name, year=int(max(years))), alt, height=2.6)
+
+
+def published_runs(*, mfu=0.4):
+    """Printed GPU-hours of whole runs against 6·N·D at one MFU, on logarithmic axes."""
+    runs = [r for r in RUNS.values() if r.scope == "run" and r.gpu and r.gpu_hours and r.tokens]
+    asked = [compute.training_time(params=r.active_params, tokens=r.tokens, gpu=GPUS[r.gpu], mfu=mfu) / units.HOUR for r in runs]
+    named = {"nanoGPT GPT-2 small": (1.3, 0.6), "Llama 2 7B": (1.3, 0.6), "GPT-3 175B": (0.04, 1.4), "Llama 3.1 405B": (0.02, 1.3), "Llama 3.1 8B": (0.02, 1.5), "BLOOM 176B": (1.3, 0.6)}
+
+    def paint(axes):
+        ends = [min(asked) / 3, max(asked) * 3]
+        axes.plot(ends, ends, color=INK, linestyle="--", label=word("line", mfu=units.human(mfu, "share")))
+        axes.plot(asked, [r.gpu_hours for r in runs], "o", color="#0072b2", markersize=5)
+        for run, x in zip(runs, asked, strict=True):
+            if run.name in named:
+                dx, dy = named[run.name]
+                axes.text(x * dx, run.gpu_hours * dy, run.name, color=INK, fontsize=9)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(word("asked_axis", mfu=units.human(mfu, "share")))
+        axes.set_ylabel(word("printed_axis"))
+        axes.legend(loc="upper left")
+
+    shares = [mfu * x / r.gpu_hours for x, r in zip(asked, runs, strict=True)]
+    inside = sum(mfu / 2 <= s <= mfu * 2 for s in shares)
+    return draw(paint, word("runs_title"), word("runs_alt", count=len(runs), inside=inside, mfu=units.human(mfu, "share")), height=3.8)
+
+
+def sharding(*, model=MODELS["Llama 2 70B"], gpu=GPUS["A100 80GB"], seq_len=4096, accumulation_steps=4):
+    """Memory on each of 64 GPUs under five plans, beside the bytes that each GPU sends in a step."""
+    plans = [("DP 64", dict(data_parallel=64)), ("ZeRO-1", dict(data_parallel=64, zero_stage=1)), ("ZeRO-2", dict(data_parallel=64, zero_stage=2)), ("ZeRO-3", dict(data_parallel=64, zero_stage=3)),
+             ("TP 8, ZeRO-1", dict(data_parallel=8, tensor_parallel=8, zero_stage=1)), ("TP 8, PP 4, ZeRO-1", dict(data_parallel=2, tensor_parallel=8, pipeline_parallel=4, zero_stage=1))]
+    rows = []
+    for name, plan in plans:
+        v = coupling.plan_memory.evaluate(model=model, seq_len=seq_len, micro_batch=1, accumulation_steps=accumulation_steps, **plan)
+        sent = coupling.data_parallel_bytes.evaluate(model=model, accumulation_steps=accumulation_steps, **plan)["data_parallel_bytes"]
+        inside = coupling.tensor_parallel_time.evaluate(model=model, seq_len=seq_len, micro_batch=1, accumulation_steps=accumulation_steps, link_bandwidth=1, link_fraction=1, **{k: x for k, x in plan.items() if k in ("tensor_parallel", "pipeline_parallel")})["tensor_parallel_time"]
+        rows.append((name, v["sharded_state"], v["plan_memory"] - v["sharded_state"], sent, inside))
+
+    def paint(axes):
+        names = [r[0] for r in rows]
+        places = range(len(rows))
+        axes.barh([p - 0.2 for p in places], [r[1] / units.GB for r in rows], height=0.38, color="#0072b2", label=word("state_part"))
+        axes.barh([p - 0.2 for p in places], [r[2] / units.GB for r in rows], left=[r[1] / units.GB for r in rows], height=0.38, color="#d55e00", label=word("activation_part"))
+        axes.barh([p + 0.2 for p in places], [r[3] / units.GB for r in rows], height=0.3, color="#009e73", label=word("network_part"))
+        axes.barh([p + 0.2 for p in places], [r[4] / units.GB for r in rows], left=[r[3] / units.GB for r in rows], height=0.3, color="#cc79a7", label=word("link_part"))
+        axes.axvline(gpu.usable_bytes / units.GB, color=INK, linestyle="--", label=word("usable", gpu=gpu.name))
+        axes.set_yticks(list(places), names)
+        axes.invert_yaxis()
+        axes.set_xlabel(word("sharding_axis"))
+        axes.legend(loc="lower right")
+
+    alt = word("sharding_alt", model=model.name, rows="; ".join(f"{n}: {units.human(a + b, 'B')}, {units.human(c + d, 'B')}" for n, a, b, c, d in rows))
+    return draw(paint, word("sharding_title"), alt, height=4.6)
+
+
+def roofline(*, cards=("A100 80GB", "H100 SXM", "H20"), d_in=4096, d_out=11008):
+    """FLOP/s within reach of a product, over the tokens of a micro-batch."""
+    import numpy as np
+
+    tokens = np.unique(np.round(np.logspace(0, 4.2, 60)))
+
+    def paint(axes):
+        for name, colour in zip(cards, ("#0072b2", "#d55e00", "#009e73"), strict=True):
+            intensity = coupling.arithmetic_intensity(matmul_tokens=tokens, d_in=d_in, d_out=d_out)
+            axes.plot(tokens, coupling.attainable_flops(intensity=intensity, gpu=GPUS[name]) / 1e12, color=colour, label=name)
+            ridge = coupling.ridge_tokens(gpu=GPUS[name], d_in=d_in, d_out=d_out)
+            axes.plot([ridge], [GPUS[name].peak_flops / 1e12], "o", color=colour)
+        axes.axvline(4096, color=INK, linestyle=":", label=word("one_sequence"))
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(word("tokens_axis"))
+        axes.set_ylabel(word("flops_axis"))
+        axes.legend(loc="lower right")
+
+    ridges = ", ".join(f"{n} {coupling.ridge_tokens(gpu=GPUS[n], d_in=d_in, d_out=d_out):.0f}" for n in cards)
+    return draw(paint, word("roofline_title"), word("roofline_alt", ridges=ridges), height=3.4)
+
+
+def decision_tree():
+    """The planner's ladder as a drawing: at each rung two questions, and where a yes leads."""
+    rungs = list(planner.LADDER)
+
+    def paint(axes):
+        axes.set_axis_off()
+        axes.set_xlim(0, 10)
+        axes.set_ylim(-0.6, len(rungs) - 0.4)
+        box = {"boxstyle": "round,pad=0.4", "facecolor": "none", "edgecolor": INK}
+        for i, kind in enumerate(reversed(rungs)):
+            last = i == 0
+            if not last:
+                axes.text(2.4, i, word(f"ask_{kind}"), ha="center", va="center", bbox=box, fontsize=9, color=INK)
+                axes.annotate("", (6.1, i), (4.9, i), arrowprops={"arrowstyle": "->", "color": INK})
+                axes.text(5.5, i + 0.1, word("yes"), ha="center", fontsize=9, color=INK)
+                axes.annotate("", (2.4, i - 0.62), (2.4, i - 0.32), arrowprops={"arrowstyle": "->", "color": INK})
+                axes.text(2.6, i - 0.52, word("no"), fontsize=9, color=INK)
+            axes.text(2.4 if last else 8, i, word(f"use_{kind}"), ha="center", va="center", fontsize=9, color=INK, bbox=box | {"edgecolor": "#0072b2", "linewidth": 2})
+
+    alt = " ".join([word("tree_alt"), *(word("tree_line", ask=word(f"ask_{k}").replace("\n", " "), use=word(f"use_{k}").replace("\n", " ")) for k in rungs[:-1]), word(f"use_{rungs[-1]}").replace("\n", " ") + "."])
+    return draw(paint, word("tree_title"), alt, height=4.2)

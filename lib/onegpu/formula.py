@@ -262,6 +262,47 @@ class Case:
         self.inputs, self.value, self.where, self.rel = inputs, value, where, rel
 
 
+class Rule:
+    """A condition on the inputs of a formula, e.g. that the heads divide; broken, it is explained.
+
+    Parameters
+    ----------
+    name : str
+        Key of its message under ``rule``: ``"{tensor_parallel}"`` in it is that input's value
+    condition : sympy.Boolean
+        Over inputs
+    """
+
+    def __init__(self, name, condition):
+        self.name, self.condition = name, condition
+        self.arguments = sorted(condition.free_symbols, key=str)
+
+    @functools.cached_property
+    def holds(self):
+        """The condition as a function of its arguments, for floats and arrays."""
+        return sp.lambdify(self.arguments, self.condition, modules="numpy", printer=_NumPy({"fully_qualified_modules": False, "inline": True}))
+
+    @functools.cached_property
+    def javascript(self):
+        """The condition in JavaScript, over an object ``v``."""
+        return " ".join(_JavaScript().doprint(self.condition).split())
+
+    @property
+    def message(self):
+        """What is wrong when it does not hold; the first input named is the one to change."""
+        return labels.text(f"rule.{self.name}")
+
+    def check(self, values):
+        """Raise ``ValueError`` if the condition does not hold for all of ``values``."""
+        import numpy as np
+
+        bad = ~np.asarray(self.holds(*(values[q.name] for q in self.arguments)), bool)
+        if bad.any():
+            shape = np.broadcast_shapes(bad.shape, *(np.shape(values[q.name]) for q in self.arguments))
+            first = np.flatnonzero(np.broadcast_to(bad, shape))[0]
+            raise ValueError(self.message.format(**{q.name: f"{np.broadcast_to(values[q.name], shape).flat[first]:.15g}" for q in self.arguments}))
+
+
 class _Doc:
     """The docstring of a class, and of each instance one made from its fields."""
 
@@ -292,6 +333,8 @@ class Formula:
         Paper, section and equation
     cases : sequence of Case
         Anchored cases
+    rules : sequence of Rule
+        Conditions on its inputs, checked before anything is computed
 
     Notes
     -----
@@ -303,14 +346,15 @@ class Formula:
 
     BASES = ("derived", "measured", "rule of thumb")
 
-    def __init__(self, result, expr, *, uses=(), fill=None, basis="derived", source="", cases=(), number=None):
-        self.result, self.expr, self.uses = result, sp.sympify(expr), tuple(uses)
+    def __init__(self, result, expr, *, uses=(), fill=None, basis="derived", source="", cases=(), number=None, rules=()):
+        self.result, self.expr, self.uses, self.rules = result, sp.sympify(expr), tuple(uses), tuple(rules)
         self.fill, self.basis, self.source, self.cases, self.number = dict(fill or {}), basis, source, tuple(cases), number
         if basis not in self.BASES:
             raise ValueError(f"basis = {basis}: must be one of {', '.join(self.BASES)}")
         symbols = sorted(self.expr.free_symbols, key=str)
+        ruled = {q for rule in self.rules for q in rule.arguments}
         for used in self.uses:
-            if used.result not in symbols:
+            if used.result not in symbols and used.result not in ruled:
                 raise ValueError(f"uses = {used.name}: must stand in the expression of {result.name}")
         printed = {}
         for q in [result, *symbols]:
@@ -348,10 +392,14 @@ class Formula:
         results = {f.name for f in graph}
         found = {}
         for formula in graph:
-            for q in sorted(formula.expr.free_symbols, key=str):
+            for q in [*sorted(formula.expr.free_symbols, key=str), *(q for r in formula.rules for q in r.arguments)]:
                 if q.name not in results and q.name not in given:
                     found.setdefault(q.name, q)
         return found
+
+    def all_rules(self, given=()):
+        """The rules of every formula of the graph, by name."""
+        return {rule.name: rule for formula in self.graph(given) for rule in formula.rules}
 
     @functools.cached_property
     def sources(self):
@@ -380,6 +428,8 @@ class Formula:
         with np.errstate(all="ignore"):
             for formula in self.graph(given):
                 values[formula.name] = formula._numeric(*(values[q.name] for q in formula._arguments))
+            for rule in self.all_rules(given).values():
+                rule.check(values)
         return {name: float(v) for name, v in values.items()} if scalar else values
 
     #: Keywords that stand for a row of a catalogue, which fills in many inputs.
@@ -447,18 +497,19 @@ class Formula:
     def parts(self, **inputs):
         """The values of the formulas that it adds or compares, nested for sums: ``{phase: {part: value}}``."""
         values = self.evaluate(**inputs)
-        return {u.name: {p.name: values[p.name] for p in u.uses} if u.is_sum else values[u.name] for u in self.uses}
+        return {u.name: {p.name: values[p.name] for p in u.terms} if u.terms else values[u.name] for u in self.uses}
 
     @property
-    def is_sum(self):
-        """Whether it is a plain sum of the formulas it uses."""
-        return self.expr.is_Add and set(self.expr.args) == {u.result for u in self.uses}
+    def terms(self):
+        """The formulas that it is the plain sum of, or none."""
+        terms = [u for u in self.uses if u.result in self.expr.args]
+        return terms if self.expr.is_Add and len(terms) == len(self.expr.args) else []
 
     # -- new formulas from this one ----------------------------------------------------------
 
     def replace(self, **changes):
         """The same formula with some of its fields changed, e.g. ``expr=``."""
-        fields = dict(result=self.result, expr=self.expr, uses=self.uses, fill=self.fill, basis=self.basis, source=self.source, cases=self.cases, number=self.number)
+        fields = dict(result=self.result, expr=self.expr, uses=self.uses, fill=self.fill, basis=self.basis, source=self.source, cases=self.cases, number=self.number, rules=self.rules)
         if "expr" in changes and "uses" not in changes:
             changes["uses"] = [u for u in self.uses if u.result in sp.sympify(changes["expr"]).free_symbols]
         return Formula(**(fields | changes))
@@ -467,6 +518,13 @@ class Formula:
         """The same formula with another version of one that it refers to, at any depth."""
         uses = [formula if u.name == formula.name else u.using(formula) for u in self.uses]
         return self if uses == list(self.uses) else self.replace(uses=uses)
+
+    def connect(self, *formulas):
+        """The same formula with those of its inputs computed that the given formulas result in, at any depth."""
+        uses = [u.connect(*formulas) for u in self.uses]
+        known = {u.name for u in uses} | {self.name}
+        more = [f for f in formulas if f.name not in known and f.result in self.expr.free_symbols | {q for r in self.rules for q in r.arguments}]
+        return self.replace(uses=uses + more) if more or uses != list(self.uses) else self
 
     def expand(self):
         """The formula with every formula that it uses substituted."""

@@ -31,6 +31,7 @@ SUFFIXES = {
     "$": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p},
     "$/s": {"/h": 1 / HOUR, "$/h": 1 / HOUR},
     "J": {"kWh": 3.6e6, "MWh": 3.6e9, "GWh": 3.6e12},
+    "tokens": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p},
     "": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p} | {"K": 1e3, "G": 1e9},
 }
 
@@ -154,4 +155,4 @@ def human(x, unit):
         return "".join(_scaled(x / HOUR, 1000.0, SHORT_SCALE)) + " GPU·h"
     if unit == "":
         return "".join(_scaled(x, 1000.0, SHORT_SCALE)) if abs(x) >= 1e6 else significant(x)
-    return f"{significant(x)} {unit}"
+    return f"{''.join(_scaled(x, 1000.0, SHORT_SCALE)) if x >= 1e6 else significant(x)} {unit}"
