@@ -146,6 +146,14 @@ def test_latex_prints_one_level():
     assert training_time.latex == r"T = \frac{C}{P \, G \, \text{MFU}}"
 
 
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda f: f.name)
+def test_latex_means_the_expression(formula):
+    """Every symbol is printed, and no reciprocal has become a product with −1."""
+    body = formula.latex.partition("=")[2]
+    assert r"\left(-1\right)" not in body and r"\text{nan}" not in body
+    assert all(q.tex in body or q.choices for q in formula.expr.free_symbols)
+
+
 def test_expand_changes_no_value():
     """The substituted formula gives the same number."""
     given = dict(model=LLAMA, seq_len=2048, micro_batch=3, attention="eager", recompute="attention", accumulate=True)
@@ -230,6 +238,16 @@ def coded(formula, given):
     return {n: q.check(given[n]) for n, q in formula.inputs().items()}
 
 
+def computed(formula, columns, count):
+    """The formula's values, and which rules hold, where they hold or not."""
+    values = {n: np.asarray(v, np.float64) for n, v in formula.filled(**columns).items()}
+    with np.errstate(all="ignore"):
+        for f in formula.graph():
+            values[f.name] = f._numeric(*(values[q.name] for q in f._arguments))
+    rules = {n: np.broadcast_to(r.holds(*(values[q.name] for q in r.arguments)), count) for n, r in formula.all_rules().items()}
+    return np.broadcast_to(values[formula.name], count), rules
+
+
 def largest_term(formula, values):
     """The size of what a sum adds up, for cancellation."""
     terms = formula.expr.args if formula.expr.is_Add else (formula.expr,)
@@ -242,12 +260,18 @@ def test_python_and_javascript_agree(formula):
     """To 1e-12 of the result or the largest term, over two thousand points."""
     cases = samples(formula, 2000, formula.name)
     columns = {n: np.array([c[n] for c in cases], dtype=object if q.choices else float) for n, q in formula.inputs().items()}
-    python = np.broadcast_to(formula.evaluate(**columns)[formula.name], len(cases))
-    body = "return data.cases.map(v => { for (const name of data.graph) v[name] = ONEGPU.formulas[name](v); return v; })"
-    script = run(body, {"cases": [coded(formula, c) for c in cases], "graph": [f.name for f in formula.graph()]})
+    python, rules = computed(formula, columns, len(cases))
+    body = """return data.cases.map(v => {
+        for (const name of data.graph) v[name] = ONEGPU.formulas[name](v);
+        return {...v, rules: data.rules.filter(name => ONEGPU.rules[name](v))}; })"""
+    script = run(body, {"cases": [coded(formula, c) for c in cases], "graph": [f.name for f in formula.graph()], "rules": list(rules)})
+    for i, v in enumerate(script):
+        assert v["rules"] == [n for n, holds in rules.items() if holds[i]]
     for p, v in zip(python, script, strict=True):
         j = v[formula.name]
-        if abs(j - p) > 1e-12 * abs(p):
+        if j is None or not math.isfinite(p):  # JSON writes infinities as null
+            assert j is None and not math.isfinite(p), (p, j, v)
+        elif abs(j - p) > 1e-12 * abs(p):
             assert abs(j - p) <= 1e-12 * largest_term(formula, v), (p, j, v)
 
 

@@ -157,8 +157,7 @@ var onegpu = (() => {
     if (name in spec.pickers) return spec.pickers[name].filter(row => row !== state[name]);
     const q = lib.quantities[name], now = valueOf(spec, lib, state, name);
     if (q.choices) return q.choices.map(c => c.value).filter(c => c !== now);
-    const { low, high, log, steps } = q.slider;
-    return [0, 0.25, 0.5, 0.75, 1].map(p => at({ low, high, log, steps }, q, p * steps)).filter(x => x !== now);
+    return [0, 0.25, 0.5, 0.75, 1].map(p => at(q.slider, q, Math.round(p * q.slider.steps))).filter(x => x !== now);
   };
 
   // Whether any other value of a control changes anything shown.
@@ -187,9 +186,9 @@ var onegpu = (() => {
 
   // -- sliders ---------------------------------------------------------------------------------
 
-  function at({ low, high, log, steps }, q, position) {
+  function at({ low, high, log, steps, whole }, q, position) {
     const x = log ? low * (high / low) ** (position / steps) : low + (high - low) * position / steps;
-    return q.integer ? Math.round(x) : position <= 0 ? low : position >= steps ? high : Number(x.toPrecision(3));
+    return q.integer || whole ? Math.round(x) : position <= 0 ? low : position >= steps ? high : Number(x.toPrecision(3));
   }
 
   const positionOf = ({ low, high, log, steps }, x) => typeof x !== "number" ? 0 : Math.round(steps * Math.min(1, Math.max(0, log ? Math.log(x / low) / Math.log(high / low) : (x - low) / (high - low))));
@@ -263,7 +262,7 @@ var onegpu = (() => {
 
     // The plans that fit, fastest first, and why the others were refused.
     function plans(v, failed) {
-      const { axes, show: columns, order } = spec.search, found = search(spec, lib, state), names = [...Object.keys(axes), ...columns];
+      const { axes, show: columns, order } = spec.search, found = search(spec, lib, state), names = [order, ...columns, ...Object.keys(axes)];
       const same = p => !failed && Object.keys(axes).every(n => p[n] === valueOf(spec, lib, state, n));
       const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
       const row = p => {
@@ -283,7 +282,7 @@ var onegpu = (() => {
         const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
         if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x, name in errors);
         else { row.parts[1].value = entry(x, lib.quantities[name].unit, lib.words); row.parts[0].setAttribute("aria-valuetext", row.parts[1].value); }
-        const idle = !failed && !matters(spec, lib, state, name), other = idle && blocker(spec, lib, state, name);
+        const idle = !failed && !spec.search && !matters(spec, lib, state, name), other = idle && blocker(spec, lib, state, name);
         row.parts.forEach(p => { p.disabled = idle; p.setAttribute("aria-invalid", name in errors); });
         row.note.textContent = errors[name] || (other ? fill(words.idle_while, { other: label(other), value: show(other, values[other]) }) : idle ? words.idle : "");
         row.node.classList.toggle("onegpu-wrong", name in errors);
@@ -317,7 +316,7 @@ var onegpu = (() => {
       const names = spec.triangle, W = 420, H = 240, cx = 210, cy = 135, R = 95;
       const point = (i, share) => { const angle = -Math.PI / 2 + i * 2 * Math.PI / 3; return [cx + R * share * Math.cos(angle), cy + R * share * Math.sin(angle)]; };
       const ring = share => `<polygon class="onegpu-tick" points="${names.map((_, i) => point(i, share).join(",")).join(" ")}"/>`;
-      const at = names.map((n, i) => point(i, Math.min(1.25, v[n])));
+      const at = names.map((n, i) => point(i, Math.min(1.15, v[n])));
       return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${names.map(n => `${label(n)} ${show(n, v[n])}`).join(", ")}">` + [0.25, 0.5, 0.75, 1].map(ring).join("")
         + `<polygon class="onegpu-shape" points="${at.map(p => p.join(",")).join(" ")}"/>` + at.map(([x, y]) => `<circle cx="${x}" cy="${y}" r="5"/>`).join("")
         + names.map((n, i) => { const [x, y] = point(i, i ? 1.28 : 1.32); return `<text x="${x}" y="${y}" text-anchor="middle">${label(n)}</text><text x="${x}" y="${y + 14}" text-anchor="middle">${show(n, v[n])}</text>`; }).join("") + "</svg>";

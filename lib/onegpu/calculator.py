@@ -7,6 +7,7 @@ book the same script finds the ``text/html`` below and makes it live, with no ke
 import html
 import json
 from functools import cache
+from math import log2
 from pathlib import Path
 
 import anywidget
@@ -22,6 +23,8 @@ CATALOGS = {"model": catalog.MODELS, "gpu": catalog.GPUS, "recipe": catalog.RECI
 def slider(q):
     """How a slider runs over a quantity: its ends, its scale and its number of steps."""
     low, high = q.slider
+    if q.doubles:
+        return {"low": low, "high": high, "log": True, "steps": round(log2(high / low)), "whole": True}
     if low > 0 and high / low >= 1000 or high > 1e4 and low > 0:
         return {"low": low, "high": high, "log": True, "steps": 400}
     steps = (high - low) * 2 if q.unit.startswith("B/") and not q.integer else high - low if q.integer and high - low <= 400 else 100
@@ -152,6 +155,8 @@ class Calculator(anywidget.AnyWidget):
         if triangle:
             spec["triangle"] = [f.name for f in triangle]
         if search:
+            moving = set(search["axes"])
+            spec["moving"] = [n for n, f in self.formulas.items() if not moving.isdisjoint(q.name for q in f._arguments) and (moving.add(n) or True)]
             spec["search"] = {k: v.name if hasattr(v, "name") else [getattr(n, "name", n) for n in v] if k == "show" else v for k, v in search.items()}
         if curve:
             spec["curve"] = {"x": curve[0], "y": curve[1].name}

@@ -146,8 +146,8 @@ data_parallel_bytes = formula(
 #: A ring over several nodes uses the network cards of all its members in a node.
 data_parallel_bandwidth = formula(
     "data_parallel_bandwidth", r"W_d", "B/s",
-    sp.Piecewise((link_bandwidth * link_fraction, data_parallel * tensor_parallel * pipeline_parallel <= gpus_per_node),
-                 (sp.Min(link_bandwidth * link_fraction, network_bandwidth * network_fraction * sp.Max(1, gpus_per_node / tensor_parallel)), True)),
+    sp.Piecewise((link_bandwidth * link_fraction, data_parallel * tensor_parallel <= gpus_per_node),
+                 (sp.Min(link_bandwidth * link_fraction, network_bandwidth * network_fraction * sp.Max(1, sp.Min(data_parallel, gpus_per_node / tensor_parallel))), True)),
     numbered=False, cases=[Case(dict(data_parallel=8, link_bandwidth=450e9, network_bandwidth=50e9, link_fraction=0.8), 360e9, "counted: inside a node"),
            Case(dict(data_parallel=8, link_bandwidth=450e9, network_bandwidth=50e9, tensor_parallel=8, network_fraction=0.8), 40e9, "counted: one network card each"),
            Case(dict(data_parallel=32, link_bandwidth=450e9, network_bandwidth=25e9, tensor_parallel=2, network_fraction=0.5), 50e9, "counted: four network cards a node share it"),
@@ -164,19 +164,24 @@ tensor_parallel_time = formula(
                 "counted: four more when a layer is computed again")])
 
 pipeline_bubble = formula(
-    "pipeline_bubble", r"\beta_\text{bubble}", "share",
+    "pipeline_bubble", r"\rho_\text{bubble}", "share",
     (pipeline_parallel - 1) / (virtual_stages * accumulation_steps + pipeline_parallel - 1), source=MEGATRON, valid=sp.Interval.Ropen(0, 1),
     cases=[Case(dict(pipeline_parallel=8, accumulation_steps=32, virtual_stages=1), 7 / 39, "Narayanan et al. 2021, section 2.2: (p−1)/m over the ideal time"),
            Case(dict(pipeline_parallel=16, accumulation_steps=16, virtual_stages=8), 15 / 143, "counted: Llama 3.1 405B's plan")])
 
+#: Activations forward and gradients back, for each micro-batch and virtual stage.
+_messages = 2 * accumulation_steps * virtual_stages * weight_bytes * seq_len * micro_batch * d_model / tensor_parallel
+
 pipeline_time = formula(
     "pipeline_time", r"t_p", "s",
-    sp.Piecewise((0, sp.Eq(pipeline_parallel, 1)),
-                 (2 * accumulation_steps * virtual_stages * weight_bytes * seq_len * micro_batch * d_model / tensor_parallel / (network_bandwidth * network_fraction), True)),
+    sp.Piecewise((0, sp.Eq(pipeline_parallel, 1)), (_messages / (link_bandwidth * link_fraction), data_parallel * tensor_parallel * pipeline_parallel <= gpus_per_node),
+                 (_messages / (network_bandwidth * network_fraction), True)),
     source=MEGATRON,
-    numbered=False, cases=[Case(dict(pipeline_parallel=4, accumulation_steps=8, virtual_stages=2, seq_len=1000, micro_batch=1, d_model=1000, tensor_parallel=2, network_bandwidth=1e9, network_fraction=0.5), 0.064,
+    numbered=False, cases=[Case(dict(pipeline_parallel=4, accumulation_steps=8, virtual_stages=2, seq_len=1000, micro_batch=1, d_model=1000, tensor_parallel=2, network_bandwidth=1e9, network_fraction=0.5, link_bandwidth=1e9, data_parallel=2), 0.064,
                 "counted: 32 messages of 1 MB at 0.5 GB/s"),
-           Case(dict(accumulation_steps=8, seq_len=1000, micro_batch=1, d_model=1000, network_bandwidth=1e9), 0, "counted: no pipeline")])
+           Case(dict(pipeline_parallel=4, accumulation_steps=8, seq_len=1000, micro_batch=1, d_model=1000, network_bandwidth=1e9, link_bandwidth=1e10, link_fraction=0.5, data_parallel=2), 0.0064,
+                "counted: 16 messages of 2 MB inside a node at 5 GB/s"),
+           Case(dict(accumulation_steps=8, seq_len=1000, micro_batch=1, d_model=1000, network_bandwidth=1e9, link_bandwidth=1e9, data_parallel=1), 0, "counted: no pipeline")])
 
 _replica_tokens = accumulation_steps * micro_batch * seq_len
 
@@ -186,9 +191,10 @@ tokens_per_step = formula(
 
 compute_time = formula(
     "compute_time", r"t_c", "s",
-    hardware_flops_per_token.result * _replica_tokens / (tensor_parallel * pipeline_parallel * peak_flops * kernel_efficiency), uses=[hardware_flops_per_token],
-    numbered=False, cases=[Case(dict(hardware_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=1000, tensor_parallel=2, pipeline_parallel=4, peak_flops=1e15, kernel_efficiency=0.5), 2,
-                "counted: 8e15 over 4e15")])
+    hardware_flops_per_token.result * layers_per_stage.result / n_layers * _replica_tokens / (tensor_parallel * peak_flops * kernel_efficiency),
+    uses=[hardware_flops_per_token, layers_per_stage],
+    numbered=False, cases=[Case(dict(hardware_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=1000, tensor_parallel=2, layers_per_stage=3, n_layers=10, peak_flops=1e15, kernel_efficiency=0.5), 2.4,
+                "counted: 3/10 of 8e15 over 1e15")])
 
 #: Whatever fits behind the compute that is there to hide it: all of it where gradients move with each micro-batch, one micro-batch's share where they move once.
 exposed_time = formula(

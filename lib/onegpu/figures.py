@@ -45,7 +45,7 @@ def draw(paint, title, alt, height=3.0, width=5.0):
         canvas = Canvas(figsize=(width, height), layout="constrained")
         axes = canvas.add_subplot()
         paint(axes)
-        axes.set_title("\n".join(textwrap.wrap(title, 44)))
+        axes.set_title("\n".join(textwrap.wrap(title, 38)))
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
@@ -185,15 +185,20 @@ def published_runs(*, mfu=0.4):
     return draw(paint, word("runs_title"), word("runs_alt", count=len(runs), inside=inside, mfu=units.human(mfu, "share")), height=3.8)
 
 
-def sharding(*, model=MODELS["Llama 2 70B"], gpu=GPUS["A100 80GB"], seq_len=4096, accumulation_steps=4):
+def sharding(*, model=MODELS["Llama 2 70B"], gpu=GPUS["A100 80GB"], seq_len=4096, global_batch=2**20):
     """Memory on each of 64 GPUs under five plans, beside the bytes that each GPU sends in a step."""
     plans = [("DP 64", dict(data_parallel=64)), ("ZeRO-1", dict(data_parallel=64, zero_stage=1)), ("ZeRO-2", dict(data_parallel=64, zero_stage=2)), ("ZeRO-3", dict(data_parallel=64, zero_stage=3)),
              ("TP 8, ZeRO-1", dict(data_parallel=8, tensor_parallel=8, zero_stage=1)), ("TP 8, PP 4, ZeRO-1", dict(data_parallel=2, tensor_parallel=8, pipeline_parallel=4, zero_stage=1))]
     rows = []
     for name, plan in plans:
-        v = coupling.plan_memory.evaluate(model=model, seq_len=seq_len, micro_batch=1, accumulation_steps=accumulation_steps, **plan)
-        sent = coupling.data_parallel_bytes.evaluate(model=model, accumulation_steps=accumulation_steps, **plan)["data_parallel_bytes"]
-        inside = coupling.tensor_parallel_time.evaluate(model=model, seq_len=seq_len, micro_batch=1, accumulation_steps=accumulation_steps, link_bandwidth=1, link_fraction=1, **{k: x for k, x in plan.items() if k in ("tensor_parallel", "pipeline_parallel")})["tensor_parallel_time"]
+        k = global_batch // (seq_len * plan["data_parallel"])
+        shape = dict(model=model, seq_len=seq_len, micro_batch=1, accumulation_steps=k)
+        v = coupling.plan_memory.evaluate(**shape, **plan)
+        cut = {n: x for n, x in plan.items() if n in ("tensor_parallel", "pipeline_parallel")}
+        wire = dict(link_bandwidth=1, link_fraction=1)  # at one byte a second, seconds are bytes
+        sent = coupling.data_parallel_bytes(model=model, accumulation_steps=k, **plan)
+        sent += coupling.pipeline_time(**shape, **cut, **wire, data_parallel=plan["data_parallel"], network_bandwidth=1, network_fraction=1)
+        inside = coupling.tensor_parallel_time(**shape, **cut, **wire)
         rows.append((name, v["sharded_state"], v["plan_memory"] - v["sharded_state"], sent, inside))
 
     def paint(axes):

@@ -50,6 +50,8 @@ class Quantity(sp.Symbol):
         The value of a call that leaves it out; without it the quantity must be given
     source : str
         Where the value can come from: ``"model.<attribute>"`` or ``"gpu.<attribute>"``
+    doubles : bool
+        Whether its slider goes from one power of two to the next
 
     Raises
     ------
@@ -58,13 +60,13 @@ class Quantity(sp.Symbol):
     """
 
     def __new__(cls, name, symbol, unit="", *, valid=POSITIVE, integer=False, choices=None,
-                start=None, slider=None, default=None, source=None):
+                start=None, slider=None, default=None, source=None, doubles=False):
         sign = {}
         if choices or valid.inf >= 0:
             sign = {"positive": True} if not choices and (valid.inf > 0 or valid.left_open) else {"nonnegative": True}
         self = sp.Symbol.__xnew__(cls, name, real=True, **sign)
         meaning = dict(symbol=symbol, unit=unit, valid=valid, integer=integer, choices=choices and tuple(choices),
-                       start=default if start is None else start, slider=slider, default=default, source=source)
+                       start=default if start is None else start, slider=slider, default=default, source=source, doubles=doubles)
         known = REGISTRY.get(name)
         if known is not None:
             if known.meaning != meaning:
@@ -189,6 +191,8 @@ class _Latex(LatexPrinter):
         return self._sorted(expr.args)
 
     def _print_Mul(self, expr):
+        if not expr.is_Mul:  # a reciprocal, printed as a fraction
+            return super()._print_Mul(expr)
         return super()._print_Mul(sp.Mul(*self._sorted(expr.args), evaluate=False))
 
     def _print_Max(self, expr, exp=None):
@@ -275,7 +279,7 @@ class Rule:
 
     def __init__(self, name, condition):
         self.name, self.condition = name, condition
-        self.arguments = sorted(condition.free_symbols, key=str)
+        self.arguments = sorted(condition.free_symbols, key=lambda q: q.name)
 
     @functools.cached_property
     def holds(self):
@@ -388,11 +392,18 @@ class Formula:
 
     def inputs(self, given=()):
         """The quantities that the graph needs from outside, by name, in order of first use."""
+        return self._inputs_without(given) if given else dict(self._inputs)
+
+    @functools.cached_property
+    def _inputs(self):
+        return self._inputs_without(())
+
+    def _inputs_without(self, given):
         graph = self.graph(given)
         results = {f.name for f in graph}
         found = {}
         for formula in graph:
-            for q in [*sorted(formula.expr.free_symbols, key=str), *(q for r in formula.rules for q in r.arguments)]:
+            for q in [*formula._arguments, *(q for r in formula.rules for q in r.arguments)]:
                 if q.name not in results and q.name not in given:
                     found.setdefault(q.name, q)
         return found
@@ -488,7 +499,7 @@ class Formula:
 
     @functools.cached_property
     def _arguments(self):
-        return sorted(self.expr.free_symbols, key=str)
+        return sorted(self.expr.free_symbols, key=lambda q: q.name)
 
     @functools.cached_property
     def _numeric(self):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from .coupling import plan_memory, step_mfu, step_time
+from .coupling import binding_wall, plan_memory, step_mfu, step_time
 from .formula import REGISTRY, Case, Formula, Rule, Section
 from .quantities import *
 
@@ -52,6 +52,12 @@ plan_time = formula(
 plan_cost = formula(
     "plan_cost", r"\text{cost}_\text{plan}", "$", gpus * plan_time.result * gpu_price, uses=[plan_time],
     cases=[Case(dict(gpus=1000, plan_time=1e6, gpu_price=0.001), 1e6, "counted")])
+
+meets_deadline = formula(
+    "meets_deadline", r"\text{in time}", "", sp.Piecewise((1, plan_time.result <= deadline), (0, True)), uses=[plan_time], choices=("no", "yes"), numbered=False,
+    cases=[Case(dict(plan_time=10, deadline=10), 1, "counted: just in time"), Case(dict(plan_time=11, deadline=10), 0, "counted: too late")])
+
+plan_wall = binding_wall.connect(*_links)
 
 # -- the search --------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ matmul_params = Quantity("matmul_params", r"N_\text{mm}", source="model.matmul_p
 head_params = Quantity("head_params", r"N_\text{head}", source="model.head_params", start=131e6, slider=(1e6, 1e10))
 tokens = Quantity("tokens", "D", start=1e12, slider=(1e8, 1e14))
 n_layers = _count("n_layers", "L", source="model.n_layers", start=32, slider=(1, 160))
-seq_len = _count("seq_len", "s", start=4096, slider=(128, 1048576))
-micro_batch = _count("micro_batch", "b", start=1, slider=(1, 256))
+seq_len = _count("seq_len", "s", start=4096, slider=(128, 1048576), doubles=True)
+micro_batch = _count("micro_batch", "b", start=1, slider=(1, 256), doubles=True)
 n_heads = _count("n_heads", "a", source="model.n_heads", start=32, slider=(1, 256))
 n_kv_heads = _count("n_kv_heads", r"a_\text{kv}", source="model.n_kv_heads", start=32, slider=(1, 256))
 d_head = _count("d_head", "d", source="model.d_head", start=128, slider=(16, 512))
@@ -57,7 +57,7 @@ usable_bytes = Quantity("usable_bytes", r"M_\text{usable}", "B", source="gpu.usa
 overhead_bytes = Quantity("overhead_bytes", r"M_\text{over}", "B", valid=NONNEGATIVE, default=1 * GIB, slider=(0, 16 * GIB))
 peak_flops = Quantity("peak_flops", "P", "FLOP/s", source="gpu.peak_flops", start=989.4e12, slider=(1e13, 1e16))
 host_bandwidth = Quantity("host_bandwidth", r"W_\text{host}", "B/s", start=64e9, slider=(4e9, 900e9), default=64e9)
-gpus = _count("gpus", "G", default=1, slider=(1, 131072))
+gpus = _count("gpus", "G", default=1, slider=(1, 131072), doubles=True)
 
 # How well it runs
 mfu = Quantity("mfu", r"\text{MFU}", "share", valid=SHARE, start=0.5, slider=(0.01, 1))
@@ -77,7 +77,7 @@ gpu_mtbf = Quantity("gpu_mtbf", r"M_\text{gpu}", "s", slider=(30 * DAY, 36525 * 
                     start=FACTS["llama3_window"].value * FACTS["llama3_gpus"].value / FACTS["llama3_interruptions"].value)
 checkpoint_time = Quantity("checkpoint_time", r"t_\text{ckpt}", "s", start=FACTS["checkpoint_seconds"].value, slider=(0.1, 3600))
 restart_time = Quantity("restart_time", r"t_\text{restart}", "s", valid=NONNEGATIVE, start=600, slider=(1, 7200))
-global_batch = Quantity("global_batch", "B", "tokens", start=4194304, slider=(8192, 134217728))
+global_batch = Quantity("global_batch", "B", "tokens", start=4194304, slider=(8192, 134217728), doubles=True)
 critical_batch = Quantity("critical_batch", r"B_\text{crit}", "tokens", start=FACTS["batch_llama3"].value, slider=(1e5, 1e9))
 
 # A roofline
@@ -96,11 +96,11 @@ overlap = Quantity("overlap", r"\eta_\text{hide}", "share", valid=sp.Interval(0,
 message_bytes = Quantity("message_bytes", "m", "B", start=14e9, slider=(1e3, 1e12))
 group_size = _count("group_size", "n", start=8, slider=(1, 16384))
 gpus_per_node = _count("gpus_per_node", r"G_\text{node}", default=8, slider=(1, 72))
-data_parallel = _count("data_parallel", r"n_d", start=8, slider=(1, 16384))
-tensor_parallel = _count("tensor_parallel", r"n_t", default=1, slider=(1, 64))
-pipeline_parallel = _count("pipeline_parallel", r"n_p", default=1, slider=(1, 128))
-virtual_stages = _count("virtual_stages", "v", default=1, slider=(1, 16))
-accumulation_steps = _count("accumulation_steps", "k", default=1, slider=(1, 1024))
+data_parallel = _count("data_parallel", r"n_d", start=8, slider=(1, 16384), doubles=True)
+tensor_parallel = _count("tensor_parallel", r"n_t", default=1, slider=(1, 8), doubles=True)
+pipeline_parallel = _count("pipeline_parallel", r"n_p", default=1, slider=(1, 128), doubles=True)
+virtual_stages = _count("virtual_stages", "v", default=1, slider=(1, 16), doubles=True)
+accumulation_steps = _count("accumulation_steps", "k", default=1, slider=(1, 1024), doubles=True)
 zero_stage = Quantity("zero_stage", r"\text{ZeRO}", choices=(0, 1, 2, 3), default=0, start=0)
 
 # Fine-tuning

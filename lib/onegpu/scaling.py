@@ -69,6 +69,11 @@ largest_data_parallel = formula(
     cases=[Case(dict(critical_batch=16777216, seq_len=8192, micro_batch=2), 1024, "counted: exactly 1024 sequences of two"),
            Case(dict(critical_batch=16777215, seq_len=8192, micro_batch=1), 2047, "counted: one token too few")])
 
+extra_steps = formula(
+    "extra_steps", r"S/S_\text{min}", "", 1 + critical_batch / global_batch, source=MCCANDLISH, basis="rule of thumb",
+    cases=[Case(dict(global_batch=8e6, critical_batch=8e6), 2, "McCandlish et al. 2018: at the critical batch size, twice the steps of the least"),
+           Case(dict(global_batch=4e6, critical_batch=1e6), 1.25, "counted")])
+
 extra_tokens = formula(
     "extra_tokens", r"D/D_\text{min}", "", 1 + global_batch / critical_batch, source=MCCANDLISH, basis="rule of thumb",
     cases=[Case(dict(global_batch=8e6, critical_batch=8e6), 2, "McCandlish et al. 2018: at the critical batch size, twice the tokens of the least"),
