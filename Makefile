@@ -10,9 +10,13 @@ book: .venv/ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter-book build -W -n --keep-going .
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
-test: .venv/ready
+PYTEST = $(BIN)/python -m pytest -q -p no:cacheprovider
+
+test: .venv/ready  ## the pages in the browser beside everything else
 	$(BIN)/ruff check lib tests
-	$(BIN)/python -m pytest -q --nbval -p no:cacheprovider tests index.ipynb symbols.ipynb chapters
+	@$(PYTEST) tests/test_page.py > .venv/test_page.log 2>&1 & pages=$$!; \
+	$(PYTEST) --nbval --ignore tests/test_page.py tests index.ipynb symbols.ipynb chapters; rest=$$?; \
+	wait $$pages; pages=$$?; cat .venv/test_page.log; exit $$((rest + pages))
 
 outputs: .venv/ready  ## run every notebook and store what it prints
 	$(BIN)/python tests/store_outputs.py

@@ -114,6 +114,10 @@ def visit(browser, site, noise):
         context.close()
 
 
+#: Pages whose calculators have dozens of folded inputs; random steps still reach those.
+LONG = ("chapters/04-walls-compound.html", "chapters/05-decide.html")
+
+
 # -- the pages as they are written -----------------------------------------------------------------
 
 class Written(HTMLParser):
@@ -234,9 +238,9 @@ def calculators(visit, path):
     return page.locator(CALCULATOR).all()
 
 
-def controls(root):
-    """The controls of a calculator: (name, type, element)."""
-    found = root.locator(CONTROL)
+def controls(root, folded=True):
+    """The controls of a calculator: (name, type, element); without those that are folded away at first."""
+    found = root.locator(CONTROL if folded else ".onegpu-controls > .onegpu-row [data-name]")
     return [(name, kind, found.nth(i)) for i, (name, kind) in enumerate(found.evaluate_all("all => all.map(e => [e.dataset.name, e.type])"))]
 
 
@@ -247,8 +251,10 @@ def box(root, name):
 
 def readout(root, name=""):
     """All that a calculator shows of its results, and every value but one input's own, unrounded."""
+    if root.locator(".onegpu-plans").count():  # the list of plans follows in the next frame
+        root.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return root.evaluate("""(root, name) => [
-        [...root.querySelectorAll("output, .onegpu-stack, .onegpu-plans")].map(e => e.textContent)
+        [...root.querySelectorAll("output, .onegpu-stack, .onegpu-plans, .onegpu-wrong .onegpu-note")].map(e => e.textContent)
             .concat([...root.querySelectorAll(".onegpu-curve")].map(e => e.innerHTML)).join("|"),
         JSON.stringify({ ...root.onegpu.values, [name]: 0 })]""", name)
 
@@ -290,9 +296,15 @@ def between(name, share):
     """A value along an input's slider, as plain text."""
     q, scale = REGISTRY[name], slider(REGISTRY[name])
     low, high = scale["low"], scale["high"]
-    share = round(share * scale["steps"]) / scale["steps"]
+    share = round(share * scale["steps"]) / scale["steps"] if q.doubles else share
     x = low * (high / low) ** share if scale["log"] else low + (high - low) * share
     return str(round(x)) if q.integer else f"{x:.4g}"
+
+
+def another(control, name, share):
+    """A value along an input's slider that does not stand in its box."""
+    text = between(name, share)
+    return text if text != control.input_value() else between(name, share + 0.3)
 
 
 def extent(control):
@@ -317,7 +329,7 @@ def drag_range(control, name):
     position, last = extent(control)
     control.scroll_into_view_if_needed()
     area, mouse = control.bounding_box(), control.page.mouse
-    first, second, end = (0.1, 0.9, 0.25) if position > last / 2 else (0.9, 0.1, 0.75)
+    first, second, end = (0.1, 0.9, 0.4) if position > last / 2 else (0.9, 0.1, 0.6)
     place = {share: (area["x"] + area["width"] * share, area["y"] + area["height"] / 2) for share in (first, second, end)}
     for share in (first, second):
         mouse.click(*place[share])
@@ -325,25 +337,29 @@ def drag_range(control, name):
     x, y = place[second]
     mouse.move(area["x"] + min(max(area["width"] * second, 8), area["width"] - 8) if last > 1 else x, y)
     mouse.down()
+    before = extent(control)
     mouse.move(*place[end], steps=4)
     mouse.up()
-    yield f"drag to {end}"
+    if extent(control) != before:  # a slider of few steps may not leave its step
+        yield f"drag to {end}"
 
 
 def press_text(control, name):
     """A text box, by keyboard."""
     for share in (0.35, 0.7):
-        type_into(control, between(name, share))
-        yield f"type {between(name, share)}"
+        text = another(control, name, share)
+        type_into(control, text)
+        yield f"type {text}"
 
 
 def click_text(control, name):
     """A text box, by mouse: click into it, type, click elsewhere."""
     for share in (0.35, 0.7):
+        text = another(control, name, share)
         control.click(click_count=3)
-        control.page.keyboard.type(between(name, share))
+        control.page.keyboard.type(text)
         control.locator("xpath=ancestor::section[@class='onegpu']").locator(".onegpu-title").click(position={"x": 2, "y": 2})
-        yield f"type {between(name, share)}"
+        yield f"type {text}"
 
 
 def press_choice(control, name):
@@ -388,7 +404,9 @@ def complaint(root, name, kind, control, operate):
         if control.is_disabled():
             wrong = "disabled" if note(control).strip() else "disabled without a reason"
             continue
-        steps = idle_steps(root, name, operate(control, name))
+        steps = list(idle_steps(root, name, operate(control, name)))
+        if kind == "range" and None in steps[:1]:  # one arrow moves it; near an end, whole numbers of cards may not show the other
+            steps = [s for s in steps if s not in ("ArrowLeft", "ArrowRight")]
         idle = (None if any(step is None for step in steps) else "no option") if kind == "select-one" else [s for s in steps if s]
         if not idle:
             return None
@@ -403,7 +421,7 @@ def test_controls(visit, noise, path, way):
     wrong = []
     for root in calculators(visit, path):
         start = readout(root)
-        for name, kind, control in controls(root):
+        for name, kind, control in controls(root, folded=path not in LONG):
             wrong.append(complaint(root, name, kind, control, WAYS[way][kind]))
             reset(root)
             assert readout(root) == start, name
@@ -454,7 +472,7 @@ def differences(root, spec):
         try:
             value = expected(spec, found["state"], name)
         except (ValueError, ArithmeticError) as error:
-            explained = text[name] == str(error) or text[name] == "–" and str(error) in found["errors"].values()
+            explained = text[name] == str(error) or text[name] == "–" and refused  # the reason stands beside its field
             if not isinstance(error, ValueError) or not explained:
                 yield f"{name}: {text[name]!r}, Python: {error!r}; {found['state']}"
             continue

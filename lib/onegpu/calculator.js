@@ -8,7 +8,8 @@ var onegpu = (() => {
 
   const SI = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"], SHORT = ["", "k", "M", "B", "T", "Q"];
   const YEAR = 365.25 * 86400, MONTH = YEAR / 12;
-  const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (whole, key) => key in fields ? fields[key] : whole);
+  const python = x => x === Infinity ? "inf" : x === -Infinity ? "-inf" : Number.isNaN(x) ? "nan" : x;
+  const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (whole, key) => key in fields ? python(fields[key]) : whole);
 
   function significant(x, digits = 4) {
     if (x === 0) return "0";
@@ -89,8 +90,7 @@ var onegpu = (() => {
 
   // -- evaluation ------------------------------------------------------------------------------
 
-  const python = x => x === Infinity ? "inf" : x === -Infinity ? "-inf" : Number.isNaN(x) ? "nan" : x;
-  const error = (words, name, value, allowed) => fill(words.error.must_be, { name, value: python(value), allowed });
+  const error = (words, name, value, allowed) => fill(words.error.must_be, { name, value, allowed });
 
   function check(q, name, x, words) {
     if (q.choices) return q.choices.some(c => c.value === x) ? null : error(words, name, x, q.allowed);
@@ -118,9 +118,10 @@ var onegpu = (() => {
     }
     if (Object.keys(errors).length) return { values: {}, errors };
     for (const name of spec.formulas) v[name] = lib.formulas[name](v);
-    for (const name of spec.rules || []) if (!lib.rules[name](v)) {
-      const message = lib.words.rule[name];
-      errors[message.match(/\{(\w+)\}/)[1]] = fill(message, v);
+    const broken = (spec.rules || []).find(name => !lib.rules[name](v));
+    if (broken) {
+      const message = lib.words.rule[broken];
+      return { values: v, errors: { [message.match(/\{(\w+)\}/)[1]]: fill(message, v) } };
     }
     for (const name of spec.outputs) {
       const q = lib.quantities[name], wrong = q.choices ? null : check(q, name, v[name], lib.words);

@@ -211,8 +211,9 @@ def sharding(*, model=MODELS["Llama 2 70B"], gpu=GPUS["A100 80GB"], seq_len=4096
         axes.axvline(gpu.usable_bytes / units.GB, color=INK, linestyle="--", label=word("usable", gpu=gpu.name))
         axes.set_yticks(list(places), names)
         axes.invert_yaxis()
+        axes.set_xlim(0, 1.25 * max(max(r[1] + r[2], r[3] + r[4]) for r in rows) / units.GB)
         axes.set_xlabel(word("sharding_axis"))
-        axes.legend(loc="lower right")
+        axes.legend(loc="upper right", bbox_to_anchor=(1, 0.86))
 
     alt = word("sharding_alt", model=model.name, rows="; ".join(f"{n}: {units.human(a + b, 'B')}, {units.human(c + d, 'B')}" for n, a, b, c, d in rows))
     return draw(paint, word("sharding_title"), alt, height=4.6)

@@ -53,9 +53,9 @@ plan_cost = formula(
     "plan_cost", r"\text{cost}_\text{plan}", "$", gpus * plan_time.result * gpu_price, uses=[plan_time],
     cases=[Case(dict(gpus=1000, plan_time=1e6, gpu_price=0.001), 1e6, "counted")])
 
-meets_deadline = formula(
-    "meets_deadline", r"\text{in time}", "", sp.Piecewise((1, plan_time.result <= deadline), (0, True)), uses=[plan_time], choices=("no", "yes"), numbered=False,
-    cases=[Case(dict(plan_time=10, deadline=10), 1, "counted: just in time"), Case(dict(plan_time=11, deadline=10), 0, "counted: too late")])
+time_to_spare = formula(
+    "time_to_spare", r"T_\text{spare}", "s", deadline - plan_time.result, uses=[plan_time], valid=sp.Interval(-sp.oo, sp.oo), numbered=False,
+    cases=[Case(dict(plan_time=10, deadline=15), 5, "counted"), Case(dict(plan_time=15, deadline=10), -5, "counted: too late")])
 
 plan_wall = binding_wall.connect(*_links)
 
