@@ -244,7 +244,7 @@ def computed(formula, columns, count):
     with np.errstate(all="ignore"):
         for f in formula.graph():
             values[f.name] = f._numeric(*(values[q.name] for q in f._arguments))
-    rules = {n: np.broadcast_to(r.holds(*(values[q.name] for q in r.arguments)), count) for n, r in formula.all_rules().items()}
+        rules = {n: np.broadcast_to(r.holds(*(values[q.name] for q in r.arguments)), count) for n, r in formula.all_rules().items()}
     return np.broadcast_to(values[formula.name], count), rules
 
 
