@@ -130,6 +130,8 @@ plan_memory = formula(
                 "counted: the first stage"),
            Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=4, logits=60e9, tensor_parallel=2, pipeline_parallel=4, n_heads=2, n_layers=4), 48e9,
                 "counted: the last stage"),
+           Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=2, logits=8e9, tensor_parallel=2, pipeline_parallel=2, n_heads=2, n_layers=2), 33e9,
+                "counted: two stages"),
            Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=1, logits=8e9, tensor_parallel=2, n_heads=2, n_layers=1), 37e9, "counted: no pipeline")])
 
 # -- sharding: bytes on the wire, and time ----------------------------------------------------------------
@@ -160,7 +162,7 @@ tensor_parallel_time = formula(
     uses=[layers_per_stage], source=KORTHIKANTI,
     cases=[Case(dict(accumulation_steps=2, layers_per_stage=3, tensor_parallel=4, seq_len=1000, micro_batch=1, d_model=1000, link_bandwidth=1e9, link_fraction=0.5), 2 * 3 * 8 * 0.75 * 2e6 / 5e8,
                 "Korthikanti et al. 2022: four collectives a layer forward, four backward"),
-           Case(dict(accumulation_steps=1, layers_per_stage=1, tensor_parallel=2, seq_len=1000, micro_batch=1, d_model=1000, link_bandwidth=1e9, link_fraction=1, recompute="full"), 12e6 / 1e9,
+           Case(dict(accumulation_steps=1, layers_per_stage=1, tensor_parallel=2, seq_len=1000, micro_batch=2, d_model=1000, link_bandwidth=1e9, link_fraction=1, recompute="full"), 24e6 / 1e9,
                 "counted: four more when a layer is computed again")])
 
 pipeline_bubble = formula(
@@ -179,15 +181,16 @@ pipeline_time = formula(
     source=MEGATRON,
     numbered=False, cases=[Case(dict(pipeline_parallel=4, accumulation_steps=8, virtual_stages=2, seq_len=1000, micro_batch=1, d_model=1000, tensor_parallel=2, network_bandwidth=1e9, network_fraction=0.5, link_bandwidth=1e9, data_parallel=2), 0.064,
                 "counted: 32 messages of 1 MB at 0.5 GB/s"),
-           Case(dict(pipeline_parallel=4, accumulation_steps=8, seq_len=1000, micro_batch=1, d_model=1000, network_bandwidth=1e9, link_bandwidth=1e10, link_fraction=0.5, data_parallel=2), 0.0064,
-                "counted: 16 messages of 2 MB inside a node at 5 GB/s"),
+           Case(dict(pipeline_parallel=4, accumulation_steps=8, seq_len=1000, micro_batch=2, d_model=1000, network_bandwidth=1e9, link_bandwidth=1e10, link_fraction=0.5, data_parallel=2), 0.0128,
+                "counted: 16 messages of 4 MB inside a node at 5 GB/s"),
            Case(dict(accumulation_steps=8, seq_len=1000, micro_batch=1, d_model=1000, network_bandwidth=1e9, link_bandwidth=1e9, data_parallel=1), 0, "counted: no pipeline")])
 
 _replica_tokens = accumulation_steps * micro_batch * seq_len
 
 tokens_per_step = formula(
     "tokens_per_step", r"B_\text{step}", "tokens", data_parallel * _replica_tokens, numbered=False,
-    cases=[Case(dict(data_parallel=128, accumulation_steps=16, micro_batch=1, seq_len=8192), 2**24, "counted: Llama 3.1 405B's 16M tokens")])
+    cases=[Case(dict(data_parallel=128, accumulation_steps=16, micro_batch=1, seq_len=8192), 2**24, "counted: Llama 3.1 405B's 16M tokens"),
+           Case(dict(data_parallel=2, accumulation_steps=3, micro_batch=5, seq_len=7), 210, "counted")])
 
 compute_time = formula(
     "compute_time", r"t_c", "s",
@@ -201,25 +204,27 @@ exposed_time = formula(
     "exposed_time", r"t_d", "s",
     sp.Max(0, data_parallel_bytes.result / data_parallel_bandwidth.result - overlap * compute_time.result / zero_stage.pick({0: accumulation_steps, 1: accumulation_steps}, 1)),
     uses=[data_parallel_bytes, data_parallel_bandwidth, compute_time], basis="rule of thumb",
-    numbered=False, cases=[Case(dict(data_parallel_bytes=40e9, data_parallel_bandwidth=40e9, compute_time=1, accumulation_steps=4, zero_stage=1), 0.875, "counted: 1 − 0.5/4"),
+    numbered=False, cases=[Case(dict(data_parallel_bytes=40e9, data_parallel_bandwidth=40e9, compute_time=2, accumulation_steps=4, zero_stage=1), 0.75, "counted: 1 − 0.5 · 2/4"),
            Case(dict(data_parallel_bytes=40e9, data_parallel_bandwidth=40e9, compute_time=1, accumulation_steps=4, zero_stage=3), 0.5, "counted: 1 − 0.5"),
            Case(dict(data_parallel_bytes=40e9, data_parallel_bandwidth=40e9, compute_time=3, zero_stage=3), 0, "counted: hidden")])
 
 sharded_optimizer_time = formula(
     "sharded_optimizer_time", r"t_o", "s", optimizer_time.result / (tensor_parallel * pipeline_parallel * _divided(1, 2, 3)), uses=[optimizer_time],
     numbered=False, cases=[Case(dict(optimizer_time=0.064, tensor_parallel=2, pipeline_parallel=4, data_parallel=8, zero_stage=1), 0.001, "counted"),
+           Case(dict(optimizer_time=0.064, tensor_parallel=2, pipeline_parallel=4, data_parallel=8, zero_stage=2), 0.001, "counted"),
+           Case(dict(optimizer_time=0.064, tensor_parallel=2, data_parallel=8, zero_stage=3), 0.004, "counted"),
            Case(dict(optimizer_time=0.064, tensor_parallel=2, pipeline_parallel=4, data_parallel=8), 0.008, "counted: each replica does all of its part")])
 
 bubble_time = formula(
     "bubble_time", r"t_b", "s", (compute_time.result + tensor_parallel_time.result) * pipeline_bubble.result / (1 - pipeline_bubble.result),
     uses=[compute_time, tensor_parallel_time, pipeline_bubble],
-    numbered=False, cases=[Case(dict(compute_time=7, tensor_parallel_time=1, pipeline_bubble=0.2), 2, "counted: a fifth of ten")])
+    numbered=False, cases=[Case(dict(compute_time=6, tensor_parallel_time=2, pipeline_bubble=0.2), 2, "counted: a fifth of ten")])
 
 step_time = formula(
     "step_time", r"t_\text{step}", "s",
     compute_time.result + tensor_parallel_time.result + bubble_time.result + pipeline_time.result + exposed_time.result + sharded_optimizer_time.result,
     uses=[compute_time, tensor_parallel_time, bubble_time, pipeline_time, exposed_time, sharded_optimizer_time], rules=RULES,
-    cases=[Case(dict(compute_time=1, tensor_parallel_time=2, bubble_time=4, pipeline_time=8, exposed_time=16, sharded_optimizer_time=32, data_parallel=1, n_layers=1, n_heads=1), 63, "counted")])
+    cases=[Case(dict(compute_time=3, tensor_parallel_time=2, bubble_time=4, pipeline_time=8, exposed_time=16, sharded_optimizer_time=32, data_parallel=1, n_layers=1, n_heads=1), 65, "counted")])
 
 step_mfu = formula(
     "step_mfu", r"\text{MFU}_\text{step}", "share",
@@ -236,7 +241,7 @@ memory_load = formula(
 wire_load = formula(
     "wire_load", r"\lambda_\text{wire}", "share", (tensor_parallel_time.result + pipeline_time.result + exposed_time.result) / step_time.result,
     uses=[tensor_parallel_time, pipeline_time, exposed_time, step_time], numbered=False,
-    cases=[Case(dict(tensor_parallel_time=1, pipeline_time=2, exposed_time=4, step_time=14, data_parallel=1, n_layers=1, n_heads=1), 0.5, "counted")])
+    cases=[Case(dict(tensor_parallel_time=3, pipeline_time=2, exposed_time=4, step_time=18, data_parallel=1, n_layers=1, n_heads=1), 0.5, "counted")])
 
 batch_load = formula(
     "batch_load", r"\lambda_\text{batch}", "share", tokens_per_step.result / critical_batch, uses=[tokens_per_step], numbered=False,
@@ -246,4 +251,4 @@ binding_wall = formula(
     "binding_wall", r"\text{wall}", "", sp.Piecewise(
         (0, (memory_load.result >= wire_load.result) & (memory_load.result >= batch_load.result)), (1, wire_load.result >= batch_load.result), (2, True)),
     uses=[memory_load, wire_load, batch_load], choices=("memory", "bandwidth", "batch"), numbered=False,
-    cases=[Case(dict(memory_load=a, wire_load=b, batch_load=c), n, "counted: the fullest") for a, b, c, n in ((0.9, 0.5, 0.1, 0), (0.2, 0.5, 0.1, 1), (0.2, 0.5, 0.7, 2))])
+    cases=[Case(dict(memory_load=a, wire_load=b, batch_load=c), n, "counted: the fullest") for a, b, c, n in ((0.6, 0.5, 0.1, 0), (0.6, 0.1, 0.5, 0), (0.2, 0.6, 0.5, 1), (0.2, 0.5, 0.7, 2))])

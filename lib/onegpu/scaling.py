@@ -40,7 +40,7 @@ training_cost = formula(
 
 training_energy = formula(
     "training_energy", r"E", "J", gpus * cluster_time.result * gpu_power * pue, uses=[cluster_time],
-    cases=[Case(dict(cluster_time=1720320 * 3600, gpus=1, gpu_power=400, pue=1.1), 1720320 * 0.4 * 1.1 * 3.6e6, "counted: Llama 2 70B's GPU-hours at 400 W and a PUE of 1.1")])
+    cases=[Case(dict(cluster_time=1720320 * 1800, gpus=2, gpu_power=400, pue=1.1), 1720320 * 0.4 * 1.1 * 3.6e6, "counted: Llama 2 70B's GPU-hours at 400 W and a PUE of 1.1")])
 
 implied_mfu = formula(
     "implied_mfu", r"\text{MFU}_\text{run}", "share", training_flops.result / (gpu_seconds * peak_flops), uses=[training_flops], valid=SHARE,
