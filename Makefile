@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH := $(CURDIR)/lib
 
-.PHONY: book test outputs lock clean
+.PHONY: book test test-rest test-pages test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
 	$(BIN)/python tests/fill_cache.py
@@ -11,12 +11,22 @@ book: .venv/ready
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
 PYTEST = $(BIN)/python -m pytest -q -p no:cacheprovider
+PAGES = ONEGPU_SITE=.venv/site/_build/html $(PYTEST) tests/test_page.py
 
-test: .venv/ready  ## the pages in the browser beside everything else
+test: .venv/ready  ## the pages in three browsers beside everything else
 	$(BIN)/ruff check lib tests
-	@$(PYTEST) tests/test_page.py > .venv/test_page.log 2>&1 & pages=$$!; \
-	$(PYTEST) --nbval --ignore tests/test_page.py tests index.ipynb symbols.ipynb chapters; rest=$$?; \
-	wait $$pages; pages=$$?; cat .venv/test_page.log; exit $$((rest + pages))
+	rm -rf .venv/site
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter-book build -W --keep-going --path-output .venv/site . > .venv/site.log 2>&1 || (cat .venv/site.log; exit 1)
+	$(MAKE) --no-print-directory -j 4 --output-sync=target --keep-going test-rest test-pages test-keyboard test-mouse
+
+test-rest:
+	$(PYTEST) --nbval --ignore tests/test_page.py tests index.ipynb symbols.ipynb chapters
+test-pages:
+	$(PAGES) -k "not test_controls"
+test-keyboard:
+	$(PAGES) -k "test_controls and keyboard"
+test-mouse:
+	$(PAGES) -k "test_controls and mouse"
 
 outputs: .venv/ready  ## run every notebook and store what it prints
 	$(BIN)/python tests/store_outputs.py

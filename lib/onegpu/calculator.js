@@ -267,7 +267,7 @@ var onegpu = (() => {
       const same = p => !failed && Object.keys(axes).every(n => p[n] === valueOf(spec, lib, state, n));
       const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
       const row = p => {
-        const button = make("button", { type: "button", "aria-pressed": same(p) }, same(p) ? words.used : words.use);
+        const button = make("button", { type: "button", "aria-pressed": String(same(p)) }, same(p) ? words.used : words.use);
         button.addEventListener("click", () => { for (const n in axes) state = { ...state, [n]: p[n] }; update(); changed(state); });
         return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
       };
