@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from onegpu import GPUS, MODELS, RECIPES, Transformer
+from onegpu import GPUS, MODELS, NETWORKS, RECIPES, Transformer
 
 GIB = 2**30
 
@@ -28,7 +28,7 @@ def test_the_counts_of_the_interface():
     assert MODELS["Mixtral 8x7B"].n_active_params == 12879925248
 
 
-@pytest.mark.parametrize("row", [*MODELS.values(), *GPUS.values(), *RECIPES.values()], ids=str)
+@pytest.mark.parametrize("row", [*MODELS.values(), *GPUS.values(), *NETWORKS.values(), *RECIPES.values()], ids=str)
 def test_every_row_has_a_source(row):
     """A title and an address that a reader can follow."""
     assert row.source and re.fullmatch(r"https?://\S+", row.url)

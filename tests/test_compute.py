@@ -51,7 +51,9 @@ def test_attention_adds_a_sixth_for_llama():
 def test_count_product_by_product():
     """A second derivation: every matrix of every layer, one at a time."""
     m = MODELS["Llama 3 8B"]
-    forward = sum(matmul_flops(1, a, b) for a, b in m.matrices.values()) * m.n_layers + matmul_flops(1, m.d_model, m.vocab_size)
+    keys = m.n_kv_heads * m.d_head
+    matrices = [(4096, 4096), (4096, keys), (4096, keys), (4096, 4096), (4096, 14336), (4096, 14336), (14336, 4096)]
+    forward = m.n_layers * sum(matmul_flops(1, a, b) for a, b in matrices) + matmul_flops(1, 4096, 128256)
     scores = m.n_layers * m.n_heads * (matmul_flops(1, m.d_head, 8192) + matmul_flops(1, 8192, m.d_head))
     assert training_flops_per_token(model=m, seq_len=8192) == 3 * (forward + scores)
 

@@ -5,6 +5,8 @@ from dataclasses import fields
 
 import pytest
 
+from javascript import run
+from onegpu.calculator import COUNTS
 from onegpu.catalog import MODELS, Transformer
 from onegpu.configs import FAMILIES, read_config
 
@@ -127,8 +129,8 @@ def test_switches():
     assert (shape(falcon).n_norms, shape(falcon | {"parallel_attn": False}).n_norms) == (1, 2)
     assert shape(PUBLISHED["falcon-40b"][0] | {"num_ln_in_parallel_attn": 1}).n_norms == 1
     assert shape(falcon | {"multi_query": False}).n_kv_heads == 71
-    plain = shape(opt | {"enable_bias": False, "layer_norm_elementwise_affine": False})
-    assert 1315758080 - plain.n_params == 24 * (4 * 2048 + 8192 + 2048 + 4 * 2048) + 2 * 2048
+    plain = shape(opt | {"enable_bias": False})
+    assert 1315758080 - plain.n_params == 24 * (4 * 2048 + 8192 + 2048)
     assert shape(PUBLISHED["OLMo-2-7B"][0] | {"num_attention_heads": 40, "num_key_value_heads": 8, "hidden_size": 5120}).qk_norm == 24
 
 
@@ -154,14 +156,14 @@ def test_other_sources(tmp_path):
     ({"model_type": ["llama"]}, 'model_type = ["llama"]: must be one of bloom, '),
     ({"hidden_size": None}, "hidden_size is missing in config: must be a whole number, at least 1"),
     ({"hidden_size": "abc"}, "hidden_size = abc: must be a whole number, at least 1"),
-    ({"hidden_size": 4096.0}, "hidden_size = 4096.0: must be a whole number, at least 1"),
+    ({"hidden_size": 4096.5}, "hidden_size = 4096.5: must be a whole number, at least 1"),
     ({"hidden_size": True}, "hidden_size = true: must be a whole number, at least 1"),
     ({"vocab_size": 0}, "vocab_size = 0: must be a whole number, at least 1"),
     ({"intermediate_size": [11008]}, "intermediate_size = [11008]: must be a whole number, at least 1"),
     ({"tie_word_embeddings": "no"}, "tie_word_embeddings = no: must be true or false"),
     ({"tie_word_embeddings": 1}, "tie_word_embeddings = 1: must be true or false"),
     ({"attention_bias": True}, "mlp_bias = false: must be true, other shapes are not counted"),
-    ({"num_attention_heads": 24}, "n_heads = 24: must divide d_model = 4096"),
+    ({"num_attention_heads": 24}, "d_head = 170.7: must be a whole number, it is d_model/n_heads"),
     ({"num_key_value_heads": 5}, "n_kv_heads = 5: must divide n_heads = 32"),
 ])
 def test_wrong_values(change, message):
@@ -173,6 +175,7 @@ def test_wrong_values(change, message):
 
 @pytest.mark.parametrize("name, change, message", [
     ("opt-1.3b", {"word_embed_proj_dim": 512}, "word_embed_proj_dim = 512: must be 2048, other shapes are not counted"),
+    ("opt-1.3b", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine = false: must be true, other shapes are not counted"),
     ("opt-1.3b", {"do_layer_norm_before": False}, "do_layer_norm_before = false: must be true, other shapes are not counted"),
     ("gpt-neox-20b", {"attention_bias": False}, "attention_bias = false: must be true, other shapes are not counted"),
     ("Qwen3-8B", {"attention_bias": True}, "attention_bias = true: must be false, other shapes are not counted"),
@@ -180,7 +183,7 @@ def test_wrong_values(change, message):
     ("DeepSeek-V3", {"first_k_dense_replace": 62}, "first_k_dense_replace = 62: must be a whole number, at most 61"),
     ("DeepSeek-V3", {"first_k_dense_replace": -1}, "first_k_dense_replace = -1: must be a whole number, at least 0"),
     ("Mixtral-8x7B", {"num_experts_per_tok": 9}, "num_experts_per_tok = 9: must be a whole number, at most 8"),
-    ("OLMo-2-7B", {"num_key_value_heads": 1}, "n_kv_heads = 1: must be even, as n_heads = 32 is"),
+    ("OLMo-2-7B", {"num_key_value_heads": 1}, "qk_norm = 16.5: must be a whole number, it is n_heads/2 + n_kv_heads/2"),
 ])
 def test_shapes_that_cannot_be_counted(name, change, message):
     """Better no count than a wrong one."""
@@ -193,3 +196,37 @@ def test_the_given_dictionary_stays():
     found = PUBLISHED["DeepSeek-V3"][0]
     before = json.dumps(found)
     assert read_config(found) == read_config(found) and json.dumps(found) == before
+
+
+def in_the_page(texts):
+    """What the front end makes of each text: the fields and counts of a model, or its refusal."""
+    return run("""return data.map(text => { try { const shape = onegpu.readConfig(text, ONEGPU, "config.json"); return [shape, onegpu.counted(ONEGPU, shape)]; }
+                  catch (error) { if (!(error instanceof RangeError)) throw error; return error.message; } })""", texts)
+
+
+def test_the_page_reads_the_same():
+    """Every published config, and every key left out or null: the same fields, counts and refusals as in Python."""
+    tried = [found for found, *_ in PUBLISHED.values()]
+    tried += [c for found in tried for key in found for c in ({k: v for k, v in found.items() if k != key}, found | {key: None})]
+    for config, answer in zip(tried, in_the_page([json.dumps(c) for c in tried]), strict=True):
+        try:
+            fields = read_config(config)
+            expected = [fields, {a: getattr(Transformer(**fields), a) for a in COUNTS}]
+            assert answer[0] == fields and {a: answer[1][a] for a in COUNTS} == expected[1]
+        except ValueError as refused:
+            assert answer == str(refused)
+
+
+BAD = ["", "[]", "null", "7", '"llama"', '{"model_type": "llama", "hidden_si', "[" * 100000, '{"model_type": "constructor"}', '{"model_type": "llama", "num_hidden_layers": NaN}']
+
+
+def test_the_page_refuses_in_the_same_words(tmp_path):
+    """Truncated and foreign files, and each wrong value above."""
+    changes = [("Llama-2-7b", c) for c, _ in test_wrong_values.pytestmark[0].args[1]] + [(n, c) for n, c, _ in test_shapes_that_cannot_be_counted.pytestmark[0].args[1]]
+    texts = BAD + [json.dumps(PUBLISHED[name][0] | change) for name, change in changes]
+    file = tmp_path / "config.json"
+    for text, answer in zip(texts, in_the_page(texts), strict=True):
+        file.write_text(text)
+        with pytest.raises(ValueError) as refused:
+            shape(file)
+        assert answer == str(refused.value)

@@ -6,8 +6,8 @@ import sympy as sp
 from onegpu.calculator import modules
 
 FORMULAS = [f for m in modules() for f in m._section.formulas]
-#: Mutants that mean the same: a whole number is 1 if and only if its square is.
-EQUIVALENT = {("plan_memory", "pipeline_parallel squared")}
+#: Mutants that mean the same: a whole number is 1, or above 0, if and only if its square is.
+EQUIVALENT = {("plan_memory", "pipeline_parallel squared"), ("expert_layers", "n_experts squared")}
 
 
 def mutants(expr):

@@ -1,13 +1,16 @@
-"""Models, GPUs and recipes of training, each row with a public source.
+"""Models, GPUs, networks, recipes of training and published runs, each row with a public source.
 
 The facts stand in ``data/*.csv`` and nowhere else. Peaks are dense, link speeds one way,
 memory labels are read as GiB.
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
+from . import labels, shape
 from .configs import read_config
 from .facts import rows as _rows
+from .formula import REGISTRY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +91,7 @@ class Transformer:
 
     def __post_init__(self):
         if self.n_heads % self.n_kv_heads:
-            raise ValueError(f"n_kv_heads = {self.n_kv_heads}: must divide n_heads = {self.n_heads}")
+            raise ValueError(labels.text("rule.kv_heads_divide", n_heads=self.n_heads, n_kv_heads=self.n_kv_heads))
 
     def __str__(self):
         return self.name
@@ -120,76 +123,33 @@ class Transformer:
         """
         return cls(**read_config(source))
 
-    # Matrices: the weights that multiply an activation
+    # How many parameters: the formulas of the shape, evaluated here as they are in the page
 
-    @property
-    def matrices(self):
-        """The matrices of one layer's attention and dense feed-forward block: name -> (d_in, d_out)."""
-        h, a, kv, d = self.d_model, self.n_heads, self.n_kv_heads, self.d_head
-        if self.kv_lora_rank:
-            query = a * (self.d_nope + self.d_rope)
-            found = {"q_down": (h, self.q_lora_rank), "q_up": (self.q_lora_rank, query)} if self.q_lora_rank else {"q": (h, query)}
-            found |= {"kv_down": (h, self.kv_lora_rank + self.d_rope), "kv_up": (self.kv_lora_rank, a * (self.d_nope + self.d_v)), "o": (a * self.d_v, h)}
-        else:
-            found = {"q": (h, a * d), "k": (h, kv * d), "v": (h, kv * d), "o": (a * d, h)}
-        if self.d_ff:
-            found |= {"gate": (h, self.d_ff)} if self.n_ff_matrices == 3 else {}
-            found |= {"up": (h, self.d_ff), "down": (self.d_ff, h)}
-        return found
-
-    def _size(self, names):
-        return sum(d_in * d_out for name, (d_in, d_out) in self.matrices.items() if (name in ("gate", "up", "down")) == names)
-
-    @property
-    def _expert_layers(self):
-        return self.n_layers - self.n_dense_layers if self.n_experts else 0
-
-    @property
-    def _expert(self):
-        return self.n_ff_matrices * self.d_model * self.d_ff_expert
-
-    def _layers(self, experts):
-        """Matrix weights of all layers when ``experts`` routed experts of a layer are counted."""
-        dense = self.n_layers - self._expert_layers
-        sparse = self._expert * (experts + self.n_shared_experts) + self.d_model * self.n_experts
-        return self.n_layers * self._size(False) + dense * self._size(True) + self._expert_layers * sparse
+    @cached_property
+    def _counts(self):
+        fields = {n: getattr(self, n) for n in shape.params.inputs()}
+        values = {n: REGISTRY[n].check(v) if REGISTRY[n].choices else v or 0 for n, v in fields.items()}
+        return shape.active_params.compute(values) | shape.matmul_params.compute(values)
 
     @property
     def matmul_params(self):
         """Weights that multiply an activation for each token: the head once (tied or not), no look-ups, norms or biases."""
-        return self._layers(self.n_active_experts) + self.head_params
+        return int(self._counts["matmul_params"])
 
     @property
     def head_params(self):
         """Weights of the output head."""
-        return self.vocab_size * self.d_model
-
-    # The rest
-
-    @property
-    def _norm(self):
-        return {"layernorm": 2, "rmsnorm": 1, "none": 0}[self.norm]
-
-    @property
-    def _small(self):
-        """Norms and biases of all layers, and the final norm."""
-        h, m = self.d_model, self.matrices
-        norms = self.n_norms * self._norm * h + 2 * self.qk_norm * (self.d_head or 0) + self.q_lora_rank + self.kv_lora_rank
-        biases = sum(m[n][1] for n in ("q", "k", "v") if n in m) * self.qkv_bias
-        biases += sum(out for n, (_, out) in m.items() if n not in ("q", "k", "v")) * self.linear_bias
-        return self.n_layers * (norms + biases) + self._norm * h + self._expert_layers * self.n_experts * self.router_bias
+        return int(self._counts["head_params"])
 
     @property
     def n_params(self):
         """All parameters, exactly."""
-        tables = (1 if self.tied_embeddings else 2) * self.head_params + self.n_positions * self.d_model
-        extra = self.embedding_norm * self._norm * self.d_model + self.head_bias * self.vocab_size
-        return tables + extra + self._layers(self.n_experts) + self._small
+        return int(self._counts["params"])
 
     @property
     def n_active_params(self):
         """Parameters that a token meets: all but the routed experts it does not visit."""
-        return self.n_params - self._layers(self.n_experts) + self._layers(self.n_active_experts)
+        return int(self._counts["active_params"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,6 +225,22 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network between nodes: what one card can send, one way, in bytes a second."""
+
+    name: str
+    bandwidth: float
+    what: str = ""
+    source: str = ""
+    url: str = ""
+
+    catalog_kind = "network"
+
+    def __str__(self):
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """A published training run. ``scope`` is ``"run"`` (GPU-hours of all of it), ``"step"`` (throughput) or ``"estimate"``."""
 
@@ -332,4 +308,5 @@ def _gpus(rows):
 GPUS = Catalog("gpu", _gpus(_rows("gpus.csv")))
 MODELS = Catalog("model", (Model(**_typed(Model, row)) for row in _rows("models.csv")))
 RECIPES = Catalog("recipe", (Recipe(**_typed(Recipe, row)) for row in _rows("recipes.csv")))
+NETWORKS = Catalog("network", (Network(**_typed(Network, row)) for row in _rows("networks.csv")))
 RUNS = Catalog("run", (Run(**_typed(Run, row)) for row in _rows("runs.csv")))

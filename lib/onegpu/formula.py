@@ -164,7 +164,8 @@ class Quantity(sp.Symbol):
         """The value as people read it."""
         if self.choices:
             choice = self.choices[int(value)]
-            return labels.lookup(f"choice.{self.name}.{str(choice).lower()}") or str(choice)
+            key = str(choice).lower() if isinstance(choice, bool) else f"{self.name}.{choice}"
+            return labels.lookup(f"choice.{key}") or str(choice)
         return units.human(value, self.unit)
 
 
@@ -259,6 +260,11 @@ class _JavaScript(JavascriptCodePrinter):
     _print_Symbol = _print_Quantity
 
 
+def javascript(expr):
+    """An expression as JavaScript, over an object ``v`` that holds every value by name."""
+    return " ".join(_JavaScript().doprint(expr).split())
+
+
 class Case:
     """An anchored case: inputs whose value is published or counted, and where it is printed."""
 
@@ -289,7 +295,7 @@ class Rule:
     @functools.cached_property
     def javascript(self):
         """The condition in JavaScript, over an object ``v``."""
-        return " ".join(_JavaScript().doprint(self.condition).split())
+        return javascript(self.condition)
 
     @property
     def message(self):
@@ -435,16 +441,23 @@ class Formula:
 
         values = self.filled(**given)
         scalar = all(np.ndim(v) == 0 for v in values.values())
+        values = self.compute(values, given)
+        for rule in self.all_rules(given).values():
+            rule.check(values)
+        return {name: float(v) for name, v in values.items()} if scalar else values
+
+    def compute(self, values, given=()):
+        """Every value of the graph by name, from inputs that are checked already (choices as positions)."""
+        import numpy as np
+
         values = {name: np.float64(v) for name, v in values.items()}  # divides by zero as JavaScript does
         with np.errstate(all="ignore"):
             for formula in self.graph(given):
                 values[formula.name] = formula._numeric(*(values[q.name] for q in formula._arguments))
-            for rule in self.all_rules(given).values():
-                rule.check(values)
-        return {name: float(v) for name, v in values.items()} if scalar else values
+        return values
 
     #: Keywords that stand for a row of a catalogue, which fills in many inputs.
-    OWNERS = ("gpu", "model", "recipe")
+    OWNERS = ("gpu", "model", "network", "recipe")
 
     def filled(self, *, calibration=None, **given):
         """The checked inputs of a call, by name (choices as positions).
@@ -606,7 +619,7 @@ class Formula:
     @functools.cached_property
     def javascript(self):
         """Its expression in JavaScript, over an object ``v`` that holds every value by name."""
-        return " ".join(_JavaScript().doprint(self.expr).split())
+        return javascript(self.expr)
 
 
 def docstring(formula):

@@ -31,6 +31,27 @@ n_ff_matrices = Quantity("n_ff_matrices", r"n_\text{ff}", valid=sp.Interval(2, 3
 d_ff = _count("d_ff", "f", source="model.d_ff", start=11008, slider=(256, 131072))
 d_model = _count("d_model", "h", source="model.d_model", start=4096, slider=(256, 32768))
 vocab_size = _count("vocab_size", "V", source="model.vocab_size", start=32000, slider=(1000, 300000))
+
+# What some shapes have and others do not
+def _none_or(name, symbol, high, default=0):
+    return Quantity(name, symbol, valid=NONNEGATIVE, integer=True, default=default, slider=(0, high), source=f"model.{name}")
+
+
+def _has(name, word):
+    return Quantity(name, rf"1_\text{{{word}}}", choices=(False, True), default=False, source=f"model.{name}")
+
+
+norm = Quantity("norm", r"\text{norm}", choices=("rmsnorm", "layernorm", "none"), default="rmsnorm", source="model.norm")
+n_norms = _none_or("n_norms", r"n_\text{norm}", 4, 2)
+qk_norm = _none_or("qk_norm", r"n_\text{qk}", 128)
+n_positions = _none_or("n_positions", r"n_\text{pos}", 8192)
+tied_embeddings, embedding_norm = _has("tied_embeddings", "tied"), _has("embedding_norm", "emb")
+qkv_bias, linear_bias, head_bias, router_bias = _has("qkv_bias", "qkv"), _has("linear_bias", "lin"), _has("head_bias", "head"), _has("router_bias", "router")
+n_experts, n_active_experts, n_shared_experts = _none_or("n_experts", "E", 512), _none_or("n_active_experts", "k_e", 16), _none_or("n_shared_experts", "n_s", 8)
+d_ff_expert, n_dense_layers = _none_or("d_ff_expert", "f_e", 32768), _none_or("n_dense_layers", r"L_\text{dense}", 8)
+q_lora_rank, kv_lora_rank = _none_or("q_lora_rank", "r_q", 2048), _none_or("kv_lora_rank", r"r_\text{kv}", 1024)
+d_nope, d_rope, d_v = _none_or("d_nope", "d_n", 256), _none_or("d_rope", "d_r", 128), _none_or("d_v", "d_v", 256)
+
 tokens_per_param = Quantity("tokens_per_param", r"r_D", default=20, slider=(1, 2000))
 
 # The work
@@ -89,7 +110,7 @@ intensity = Quantity("intensity", "I", "FLOP/B", start=295, slider=(1, 10000))
 
 # Sharing the work
 link_bandwidth = Quantity("link_bandwidth", r"W_\text{link}", "B/s", source="gpu.link_bandwidth", start=450e9, slider=(1e9, 2e12))
-network_bandwidth = Quantity("network_bandwidth", r"W_\text{net}", "B/s", start=FACTS["network_dgx_h100"].value, slider=(1e9, 2e11))
+network_bandwidth = Quantity("network_bandwidth", r"W_\text{net}", "B/s", source="network.bandwidth", start=50e9, slider=(1e9, 2e11))
 link_fraction = Quantity("link_fraction", r"\eta_\text{link}", "share", valid=SHARE, default=0.8, slider=(0.01, 1))
 network_fraction = Quantity("network_fraction", r"\eta_\text{net}", "share", valid=SHARE, default=0.8, slider=(0.01, 1))
 overlap = Quantity("overlap", r"\eta_\text{hide}", "share", valid=sp.Interval(0, 1), default=0.5, slider=(0, 1))
