@@ -2,13 +2,15 @@
 
 import json
 import re
+from dataclasses import fields, replace
 
 import pytest
 
 from javascript import run
-from onegpu import Calculator, Formula, Quantity
+from onegpu import MODELS, Calculator, Formula, Quantity, Transformer
 from onegpu.calculator import published
-from onegpu.compute import optimal_params, training_time
+from onegpu.compute import optimal_params, training_flops, training_time
+from onegpu.configs import read_config
 from onegpu.formula import REGISTRY
 from onegpu.memory import activations, bytes_per_param, fits, headroom, training_memory, training_state
 from onegpu.quantities import grad_bytes
@@ -106,3 +108,28 @@ def test_refusing():
 def test_models_that_cannot_fill_in_are_not_offered():
     """DeepSeek-V3 has no head size that the activation formula could take."""
     assert "DeepSeek-V3" not in fit().rows["model"] and "Llama 3.1 405B" in fit().rows["model"]
+
+
+def test_own_model():
+    """A Transformer of one's own starts a calculator; what the page pastes comes back to Python; both count alike."""
+    mine = replace(MODELS["Llama 2 7B"], n_layers=40, name="mine")
+    state = {"seq_len": 2048, "micro_batch": 2, "attention": "flash", "recompute": "none", "dropout": False}
+    calculator = Calculator(training_memory, training_flops, start={"model": mine, "tokens": 1e12, **state})
+    assert calculator.result["training_memory"] == training_memory(model=mine, **state) and dict(calculator.table())["model"] == "mine"
+    found = script(calculator, {}, "return onegpu.evaluate(spec, lib, state).values")
+    assert {n: found[n] for n in calculator.result} == pytest.approx(calculator.result, rel=1e-12)
+    pasted = {"model": "theirs", "shape": read_config({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}) | {"name": "theirs"}}
+    calculator.params = calculator.params | pasted
+    assert calculator.result["training_flops"] == 6e12 * 124439808
+    assert script(calculator, pasted, "return onegpu.evaluate(spec, lib, state).values.training_flops") == 6e12 * 124439808
+    calculator.params = calculator.params | {"model": "Llama 2 7B"}
+    assert calculator.result["training_flops"] == 6e12 * 6738415616
+
+
+def test_own_model_without_a_head_size():
+    """A latent-attention model counts, but gives no activations: it says what is missing."""
+    latent = {f.name: getattr(MODELS["DeepSeek-V3"], f.name) for f in fields(Transformer)} | {"name": "latent"}
+    calculator, state = fit(), {"model": "latent", "shape": latent}
+    calculator.params = calculator.params | state
+    wrong = script(calculator, state, "return onegpu.evaluate(spec, lib, state).errors")
+    assert wrong["d_head"].startswith("d_head is missing in ") and calculator.result["error"].startswith("d_head is missing in ")

@@ -21,8 +21,9 @@ import pytest
 import yaml
 from playwright.sync_api import sync_playwright
 
-from onegpu.calculator import CATALOGS, modules, slider
+from onegpu.calculator import modules, row, slider
 from onegpu.compute import training_time
+from onegpu.configs import read_config
 from onegpu.formula import REGISTRY
 from onegpu.planner import micro_batches, replicas
 
@@ -441,7 +442,7 @@ def test_disabled_controls_say_why(visit, path):
 def arguments(spec, state, formula):
     """The keyword arguments that stand for a calculator's state."""
     owners = {s.partition(".")[0] for s in formula.sources.values()}
-    rows = {o: CATALOGS[o][state[o]] for o in spec["pickers"] if o in owners}
+    rows = {o: row(o, state) for o in spec["pickers"] if o in owners}
     known = [n for n in formula.inputs() if n in state or spec["inputs"][n]["source"] is None]
     return rows | {n: state.get(n, spec["inputs"][n]["start"]) for n in known}
 
@@ -551,6 +552,51 @@ def test_refuses(visit, noise, path, text, value):
             root.locator(".onegpu-title button").dispatch_event("click")
     assert wrong == []
     assert noise == []
+
+
+# -- the reader's own model ------------------------------------------------------------------------
+
+QWEN = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
+        "intermediate_size": 18944, "vocab_size": 152064, "tie_word_embeddings": False, "_name_or_path": "my/model"}
+
+
+@each_page
+def test_own_model(visit, noise, site, path):
+    """A pasted config.json drives every calculator of the page; a broken or foreign one is refused in Python's words, and nothing is lost."""
+    found = [(root, spec) for root, spec in zip(calculators(visit, path), specs(site / path), strict=True) if "model" in spec["pickers"]]
+    for root, _ in found[:1]:
+        for text in (json.dumps(QWEN)[:80], "[]", json.dumps(QWEN | {"model_type": "resnet"}), json.dumps({k: v for k, v in QWEN.items() if k != "hidden_size"}), json.dumps(QWEN | {"vocab_size": "many"})):
+            root.locator("textarea").fill(text)
+            try:
+                refused = f"never: {read_config(json.loads(text))}" if text[:1] == "{" else "config = text: must be a JSON object"
+            except json.JSONDecodeError:
+                refused = "config = text: must be a JSON object"
+            except ValueError as error:
+                refused = str(error)
+            assert note(root.locator("select[data-name=model]")) == refused and root.locator("textarea").input_value() == text
+            assert set(root.locator("output").all_inner_texts()) == {"–"}
+        root.locator("textarea").fill(json.dumps(QWEN))
+    for root, spec in found:
+        assert root.evaluate("root => root.onegpu.state.model") == "my/model"
+        assert list(differences(root, spec)) == [] and spec["stack" if "stack" in spec else "outputs"]
+    for root, _ in found[:1]:
+        root.locator("select[data-name=model]").select_option(index=0)
+        assert root.evaluate("root => root.onegpu.state.model") != "my/model"
+    assert noise == []
+
+
+def test_dropped_model(visit, noise, site):
+    """A file dropped on a calculator is read by the browser alone."""
+    path, i, _ = with_input(site, "seq_len")
+    root = next(r for r, spec in zip(calculators(visit, path), specs(site / path), strict=True) if "model" in spec["pickers"])
+    drop = """(root, text) => { const data = new DataTransfer(); data.items.add(new File([text], "config.json"));
+              root.querySelector("section").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true })); }"""
+    root.evaluate(drop, json.dumps(QWEN)[:50])
+    root.page.wait_for_timeout(100)
+    assert note(root.locator("select[data-name=model]")) == "config = config.json: must be a JSON object"
+    root.evaluate(drop, json.dumps(QWEN))
+    root.page.wait_for_timeout(100)
+    assert root.evaluate("root => root.onegpu.state.model") == "my/model" and noise == []
 
 
 @pytest.mark.parametrize("names, text, value", [

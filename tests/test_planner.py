@@ -70,6 +70,26 @@ def test_the_same_search_in_javascript(name):
     assert [{n: p[n] for n in AXES} for p in script["plans"]] == [{n: p[n] for n in AXES} for p in python.ranked]
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_what_to_change_first(name):
+    """The same ratios in both languages; twice the cards help most, but not 405B, whose batch is cut thin already."""
+    case = {n: getattr(v, "name", v) for n, v in CASES[name].items()}
+    calculator = Calculator(plan_headroom, plan_time, plan_step_mfu, start=case | COMMON | dict(tensor_parallel=1),
+                            search=dict(axes=AXES, limit=plan_headroom, order=plan_step_time, show=["data_parallel"], goal=plan_time, changes=CHANGES))
+    python = what_first(**CASES[name], **COMMON)
+    script = run("return onegpu.whatFirst(data, ONEGPU, onegpu.full(data, {...data.start}))", spec(calculator))
+    assert [n for n, _ in script] == list(python) and [r for _, r in script] == pytest.approx(list(python.values()), rel=1e-12)
+    assert all(python[n] <= 1 + 1e-9 for n in python if n not in ("gpus", "global_batch")) and (python["gpus"] > 1 if name == "405B" else 0.4 < python["gpus"] < 0.75)
+
+
+def test_what_would_make_a_plan_fit():
+    """70B on eight small cards: none fits; twice the cards do not help, and more memory alone does not either."""
+    case = CASES["70B"] | dict(gpus=8)
+    assert search(**case, **COMMON).best is None
+    ratios = what_first(**case, **COMMON)
+    assert ratios["network_bandwidth"] == float("inf") and ratios["usable_bytes"] in (0.0, float("inf"))
+
+
 def test_refusing():
     """An unknown input, a missing one, and one outside its domain."""
     with pytest.raises(ValueError, match="wombats = 1"):

@@ -4,12 +4,12 @@
 figure or an evidence function is asked for.
 """
 
-from .catalog import GPUS, MODELS, RECIPES, RUNS, Transformer
+from .catalog import GPUS, MODELS, NETWORKS, RECIPES, RUNS, Transformer
 from .facts import FACTS
 from .formula import Case, Formula, Quantity
 from .labels import set_language
 
-__all__ = ["FACTS", "GPUS", "MODELS", "Calculator", "Case", "Formula", "Quantity", "RECIPES", "RUNS", "Transformer", "set_language"]
+__all__ = ["FACTS", "GPUS", "MODELS", "Calculator", "Case", "Formula", "NETWORKS", "Quantity", "RECIPES", "RUNS", "Transformer", "set_language"]
 __version__ = "0.1.0"
 
 

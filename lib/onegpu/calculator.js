@@ -105,14 +105,74 @@ var onegpu = (() => {
     if (name in state) return state[name];
     if (!source) return start;
     const [owner, attribute] = source.split(".");
-    return lib.rows[owner][state[owner]][attribute];
+    return (owner === "model" && own(state) ? counted(lib, state.shape) : lib.rows[owner][state[owner]])[attribute];
+  }
+
+  // -- the reader's own model ------------------------------------------------------------------
+
+  const own = state => state.shape && state.shape.name === state.model;
+  const counts = new WeakMap();
+
+  // A shape with what its formulas count, as a row of the catalogue.
+  function counted(lib, shape) {
+    if (!counts.has(shape)) {
+      const v = {}, row = { ...shape };
+      for (const n of lib.fields) v[n] = lib.quantities[n].choices ? Math.max(0, lib.quantities[n].choices.findIndex(c => c.value === shape[n])) : Number(shape[n] ?? 0);
+      for (const n of lib.shape) v[n] = lib.formulas[n](v);
+      if (!lib.rules.kv_heads_divide(v)) throw new RangeError(fill(lib.words.rule.kv_heads_divide, v));
+      for (const attribute in lib.counts) row[attribute] = v[lib.counts[attribute]];
+      counts.set(shape, row);
+    }
+    return counts.get(shape);
+  }
+
+  // The fields of a shape from the text of a config.json: the table of families of configs.py, read in the same way.
+  function readConfig(text, lib, file = "text") {
+    const words = lib.words.config, refuse = (key, fields) => { throw new RangeError(fill(words[key], fields)); };
+    const put = x => typeof x === "string" ? x : JSON.stringify(x), has = (object, key) => Object.hasOwn(object, key);
+    let config;
+    try { config = JSON.parse(text.replace(/^\uFEFF/, "")); } catch { config = null; }
+    if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("object", { name: file });
+    const get = key => has(config, key) && config[key] !== null ? config[key] : undefined, family = get("model_type");
+    if (typeof family !== "string" || !has(lib.families, family)) {
+      const allowed = fill(lib.words.allowed.one_of, { choices: Object.keys(lib.families).sort().join(", ") });
+      family === undefined ? refuse("missing", { name: "model_type", allowed }) : refuse("must_be", { name: "model_type", value: put(family), allowed });
+    }
+    const found = {}, v = {}, given = x => typeof x === "function" ? x(v) : x;
+    const whole = (field, value) => {
+      const x = given(value);
+      if (typeof value === "function" && !Number.isInteger(x)) refuse("derived", { name: field, value: significant(x), rule: value.rule });
+      return x;
+    };
+    const read = (field, key) => {
+      const { names, least, absent, null: none, wanted, most } = key, name = names.find(n => get(n) !== undefined) || names[0], flag = least === null;
+      const allowed = flag ? words.flag : fill(words.at_least, { least });
+      let x = get(name);
+      if (x === undefined) {
+        const start = names.some(n => has(config, n)) ? none : absent;
+        if (start === undefined) refuse("missing", { name, allowed });
+        x = whole(field, start);
+      } else if (flag ? typeof x !== "boolean" : typeof x !== "number" || x % 1 !== 0 || x < least) refuse("must_be", { name, value: put(x), allowed });
+      if (wanted !== undefined && Number(x) !== Number(given(wanted))) refuse("only", { name, value: put(x), wanted: put(flag ? Boolean(given(wanted)) : given(wanted)) });
+      if (most !== undefined && x > given(most)) refuse("must_be", { name, value: put(x), allowed: fill(words.at_most, { most: given(most) }) });
+      return x;
+    };
+    for (const [field, value] of Object.entries(lib.families[family])) {
+      found[field] = value !== null && typeof value === "object" ? read(field, value) : whole(field, value);
+      v[field] = Number(found[field]);
+    }
+    const shape = Object.fromEntries(Object.entries(found).filter(([field]) => field[0] !== "_")), name = get("_name_or_path");
+    shape.name = name && typeof name === "string" ? name : family;
+    counted(lib, shape);
+    return shape;
   }
 
   // Every value by name, and what is wrong by name of the input.
   function evaluate(spec, lib, state) {
     const v = {}, errors = {};
     for (const name in spec.inputs) {
-      const q = lib.quantities[name], x = valueOf(spec, lib, state, name), wrong = check(q, name, x, lib.words);
+      const q = lib.quantities[name], x = valueOf(spec, lib, state, name);
+      const wrong = x === null ? fill(lib.words.error.missing_in, { name, formula: spec.outputs[0], allowed: q.allowed, holder: state.model }) : check(q, name, x, lib.words);
       if (wrong) errors[name] = wrong;
       v[name] = q.choices ? q.choices.findIndex(c => c.value === x) : x;
     }
@@ -132,7 +192,7 @@ var onegpu = (() => {
 
   // Every combination of the axes: those that break no rule and stay within the limit, in order.
   function search(spec, lib, state) {
-    const { axes, limit, order } = spec.search, names = Object.keys(axes), { values, errors } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
+    const { axes, limit, order, goal } = spec.search, names = Object.keys(axes), { values, errors } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
     const found = { plans: [], refused: {}, count: 0 };
     if (Object.keys(errors).length) return found;
     const code = (n, x) => lib.quantities[n].choices ? lib.quantities[n].choices.findIndex(c => c.value === x) : x;
@@ -145,12 +205,20 @@ var onegpu = (() => {
       for (const name of moving) v[name] = lib.formulas[name](v);
       const broken = spec.rules.find(name => !lib.rules[name](v)) || (v[limit] >= 0 ? null : "memory");
       if (broken) found.refused[broken] = (found.refused[broken] || 0) + 1;
-      else found.plans.push({ ...Object.fromEntries(names.map((n, i) => [n, axes[n][at[i]]])), ...Object.fromEntries(spec.search.show.map(n => [n, v[n]])), [order]: v[order] });
+      else found.plans.push({ ...Object.fromEntries(names.map((n, i) => [n, axes[n][at[i]]])), ...Object.fromEntries(spec.search.show.map(n => [n, v[n]])), [order]: v[order], ...(goal && { [goal]: v[goal] }) });
       let i = names.length - 1;
       while (++at[i] === codes[i].length) { at[i] = 0; if (--i < 0) break search; }
     }
     found.plans.sort((a, b) => a[order] - b[order]);
     return found;
+  }
+
+  // What to change first: each input doubled alone, and the best plan's goal over what it was, the greatest help first.
+  function whatFirst(spec, lib, state) {
+    const { changes, goal } = spec.search, { values } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
+    const best = state => { const [plan] = search(spec, lib, state).plans; return plan ? plan[goal] : Infinity; }, now = best(state);
+    const ratio = after => now < Infinity ? after / now : after < now ? 0 : Infinity;
+    return changes.map(n => [n, ratio(best({ ...state, [n]: 2 * values[n] }))]).sort((a, b) => a[1] - b[1]);
   }
 
   const shown = spec => [...new Set([...spec.outputs, ...(spec.stack ? [...(spec.stack.capacity ? [spec.stack.capacity] : []), ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
@@ -212,17 +280,22 @@ var onegpu = (() => {
     const rows = {};
 
     function control(name) {
-      const own = `${id}-${name}`, q = lib.quantities[name], row = { parts: [] };
-      const common = { "aria-describedby": `${own}-note`, "data-name": name, "data-lm-suppress-shortcuts": "true" };
+      const field = `${id}-${name}`, q = lib.quantities[name], row = { parts: [] };
+      const common = { "aria-describedby": `${field}-note`, "data-name": name, "data-lm-suppress-shortcuts": "true" };
       if (name in spec.pickers || q.choices) {
-        const options = name in spec.pickers ? spec.pickers[name].map(r => [r, r]) : q.choices.map(c => [c.value, c.label]);
-        const select = make("select", { id: own, ...common }, ...options.map(([, text], i) => make("option", { value: i }, text)));
-        select.addEventListener("change", () => set(name, options[select.value][0]));
+        const choices = () => name in spec.pickers ? [...new Set([...spec.pickers[name], ...(name === "model" && state.shape ? [state.shape.name] : [])])].map(r => [r, r]) : q.choices.map(c => [c.value, c.label]);
+        let options = [];
+        const select = make("select", { id: field, ...common });
+        select.addEventListener("change", () => { refused = null; set(name, options[select.value][0]); });
         row.parts = [select];
-        row.write = x => { select.value = options.findIndex(([value]) => value === x); };
+        row.write = x => {
+          const next = choices();
+          if (String(next) !== String(options)) select.replaceChildren(...(options = next).map(([, text], i) => make("option", { value: i }, text)));
+          select.value = options.findIndex(([value]) => value === x);
+        };
       } else {
         const range = make("input", { type: "range", min: 0, max: q.slider.steps, step: 1, "aria-label": q.label, ...common });
-        const box = make("input", { type: "text", id: own, autocomplete: "off", spellcheck: "false", ...common });
+        const box = make("input", { type: "text", id: field, autocomplete: "off", spellcheck: "false", ...common });
         let last = 0;
         range.addEventListener("input", () => {
           const now = valueOf(spec, lib, state, name), position = +range.value;
@@ -240,11 +313,49 @@ var onegpu = (() => {
           box.value = wrong && row.typed !== undefined ? row.typed : entry(x, q.unit, lib.words);
         };
       }
-      row.note = make("small", { id: `${own}-note`, class: "onegpu-note" });
+      row.note = make("small", { id: `${field}-note`, class: "onegpu-note" });
       const unit = q && !q.choices && !["", "share", "B", "s", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(q.unit) ? ` [${q.unit}]` : "";
-      row.node = make("div", { class: `onegpu-row${row.parts.length > 1 ? "" : " onegpu-choice"}` }, make("label", { for: own }, label(name) + unit), ...row.parts, row.note);
+      row.node = make("div", { class: `onegpu-row${row.parts.length > 1 ? "" : " onegpu-choice"}` }, make("label", { for: field }, label(name) + unit), ...row.parts, row.note);
+      if (name === "model") row.node.append(paste(`${field}-note`));
       rows[name] = row;
       return row.node;
+    }
+
+    // A config.json, pasted, dropped or opened: it stays in the browser.
+    function paste(note) {
+      const area = make("textarea", { rows: 3, spellcheck: "false", autocomplete: "off", "aria-label": words.own, "aria-describedby": note, placeholder: words.paste });
+      const file = make("input", { type: "file", accept: ".json,application/json", "aria-label": words.open, "aria-describedby": note });
+      area.addEventListener("input", () => take(area.value, "text"));
+      file.addEventListener("change", async () => { if (file.files[0]) { area.value = await file.files[0].text(); take(area.value, file.files[0].name); } });
+      root.addEventListener("dragover", event => event.preventDefault());
+      root.addEventListener("drop", async event => {
+        event.preventDefault();
+        const dropped = event.dataTransfer.files[0];
+        area.value = dropped ? await dropped.text() : event.dataTransfer.getData("text");
+        area.closest("details").open = true;
+        take(area.value, dropped ? dropped.name : "text");
+      });
+      return make("details", { class: "onegpu-own" }, make("summary", {}, words.own), area, file);
+    }
+
+    function take(text, name) {
+      refused = null;
+      let shape;
+      if (text.trim()) try { shape = readConfig(text, lib, name); } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        refused = error.message;
+      }
+      if (!shape) return update();
+      adopt(shape);
+      root.dispatchEvent(new CustomEvent("onegpu:model", { bubbles: true, detail: shape }));
+    }
+
+    function adopt(shape) {
+      if (!spec.pickers.model || state.shape === shape) return;
+      refused = null;
+      state = changeOf(spec, { ...state, shape }, "model", shape.name);
+      update();
+      changed(state);
     }
 
     const first = spec.show, rest = Object.keys(spec.inputs).filter(n => !first.includes(n));
@@ -256,10 +367,10 @@ var onegpu = (() => {
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" });
     const reset = make("button", { type: "button" }, words.reset);
-    reset.addEventListener("click", () => { state = { ...spec.start }; update(); changed(state); });
+    reset.addEventListener("click", () => { refused = null; state = { ...spec.start }; update(); changed(state); });
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
       make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), list, live));
-    let speak, frame;
+    let speak, frame, think, refused = null;
 
     // The plans that fit, fastest first, and why the others were refused.
     function plans(v, failed) {
@@ -277,8 +388,15 @@ var onegpu = (() => {
         ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];
     }
 
+    // What helps, when the reader has stopped for a moment: one search for each change.
+    function advise() {
+      const found = whatFirst(spec, lib, state), change = ratio => ratio === 0 ? words.makes_fit : human(ratio - 1, "share", lib.words, 2).replace(/^(?=[1-9])/, "+");
+      const helps = found.filter(([, ratio]) => ratio < Infinity).map(([n, ratio]) => `${label(n)} ${change(ratio)}`).join(", ");
+      list.append(make("p", { class: "onegpu-moment" }, helps ? fill(words.first, { helps }) : words.first_none));
+    }
+
     function update(by) {
-      const { values, errors } = evaluate(spec, lib, state), failed = Object.keys(errors).length > 0;
+      const { values, errors } = refused ? { values: {}, errors: { model: refused } } : evaluate(spec, lib, state), failed = Object.keys(errors).length > 0;
       for (const name in rows) {
         const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
         if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x, name in errors);
@@ -294,7 +412,9 @@ var onegpu = (() => {
       }
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
-      if (spec.search) { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => list.replaceChildren(...plans(values, failed))); }
+      if (spec.search) { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => list.replaceChildren(...(refused ? [] : plans(values, failed)))); }
+      clearTimeout(think);
+      if (spec.search?.changes && !failed) think = setTimeout(advise, 300);
       clearTimeout(speak);
       speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
       root.onegpu = { values, errors, state };
@@ -314,7 +434,7 @@ var onegpu = (() => {
 
     // Three shares as a triangle: full at the corners.
     function corners(v) {
-      const names = spec.triangle, W = 420, H = 240, cx = 210, cy = 135, R = 95;
+      const names = spec.triangle, W = 340, H = 222, cx = 170, cy = 124, R = 84;
       const point = (i, share) => { const angle = -Math.PI / 2 + i * 2 * Math.PI / 3; return [cx + R * share * Math.cos(angle), cy + R * share * Math.sin(angle)]; };
       const ring = share => `<polygon class="onegpu-tick" points="${names.map((_, i) => point(i, share).join(",")).join(" ")}"/>`;
       const at = names.map((n, i) => point(i, Math.min(1.15, v[n])));
@@ -347,13 +467,13 @@ var onegpu = (() => {
     }
 
     update();
-    return { set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
+    return { adopt, set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
   }
 
   // -- where it runs ---------------------------------------------------------------------------
 
   const functions = table => Object.fromEntries(Object.entries(table).map(([n, code]) => [n, new Function("v", `return ${code}`)]));
-  const compile = lib => ({ ...lib, formulas: functions(lib.formulas), rules: functions(lib.rules) });
+  const compile = lib => ({ ...lib, formulas: functions(lib.formulas), rules: functions(lib.rules), ...(lib.families && { families: new Function(`return ${lib.families}`)() }) });
   const full = (spec, state) => ({ ...Object.fromEntries(Object.entries(spec.pickers).map(([n, rows]) => [n, rows[0]])), ...state });
 
   // In Jupyter, Colab, VS Code: an anywidget.
@@ -365,15 +485,17 @@ var onegpu = (() => {
 
   // In the built page: every readable table with a specification becomes live.
   function upgrade() {
+    const views = [];
     for (const root of document.querySelectorAll(".onegpu-calculator")) {
       const spec = JSON.parse(root.querySelector("script").textContent), own = spec.own ? compile(spec.own) : { formulas: {}, rules: {}, quantities: {}, words: {} };
       const site = window.ONEGPU, lib = { ...site };
       for (const part of ["formulas", "rules", "quantities"]) lib[part] = { ...site[part], ...own[part] };
       lib.words = { ...site.words, rule: { ...site.words.rule, ...own.words.rule } };
-      mount(root, spec, lib, full(spec, { ...spec.start }));
+      views.push(mount(root, spec, lib, full(spec, { ...spec.start })));
     }
+    document.addEventListener("onegpu:model", event => views.forEach(view => view.adopt(event.detail)));
   }
   if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
 
-  return { significant, human, entry, parse, search, evaluate, matters, blocker, compile, full, mount, render };
+  return { significant, human, entry, parse, readConfig, counted, search, evaluate, matters, blocker, whatFirst, compile, full, mount, render };
 })();

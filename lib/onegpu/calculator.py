@@ -6,6 +6,7 @@ book the same script finds the ``text/html`` below and makes it live, with no ke
 
 import html
 import json
+from dataclasses import fields
 from functools import cache
 from math import log2
 from pathlib import Path
@@ -13,11 +14,13 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-from . import catalog, labels, units
-from .formula import REGISTRY, Formula
+from . import catalog, configs, labels, shape, units
+from .formula import REGISTRY
 
 HERE = Path(__file__).parent
-CATALOGS = {"model": catalog.MODELS, "gpu": catalog.GPUS, "recipe": catalog.RECIPES}
+#: What a model's shape computes: attribute of a model -> formula.
+COUNTS = {f.result.source.partition(".")[2]: f.name for f in shape._section.formulas if f.result.source}
+CATALOGS = {"model": catalog.MODELS, "gpu": catalog.GPUS, "network": catalog.NETWORKS, "recipe": catalog.RECIPES}
 
 
 def slider(q):
@@ -58,14 +61,24 @@ def library(formulas, attributes, names=None):
     dict
         Ready for JSON; a formula is its JavaScript expression
     """
+    own = {}
+    if "model" in attributes:  # what reads a config.json and counts its parameters
+        own = {"counts": COUNTS, "shape": [f.name for f in shape._section.formulas], "fields": list(shape.active_params.inputs()), "families": configs.javascript()}
+        formulas = {f.name: f for f in [*formulas, *shape._section.formulas]}.values()
     quantities = {f.name: f.result for f in formulas} | {n: q for f in formulas for n, q in f.inputs().items()}
     quantities |= {n: REGISTRY[n] for n in names or ()}
     rows = {owner: {row.name: {a: getattr(row, a) for a in sorted(attributes[owner])} for row in CATALOGS[owner].values()} for owner in attributes}
-    words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "calculator")}
+    words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "calculator", "config")}
     rules = {n: r for f in formulas for n, r in f.all_rules().items()}
     words["rule"] = {n: r.message for n, r in rules.items()}
     return {"formulas": {f.name: f.javascript for f in formulas}, "rules": {n: r.javascript for n, r in rules.items()}, "quantities": {n: described(q) for n, q in quantities.items()},
-            "rows": rows, "words": words, "suffixes": units.SUFFIXES}
+            "rows": rows, "words": words, "suffixes": units.SUFFIXES} | own
+
+
+def row(owner, params):
+    """The row of a catalogue that is picked, or the reader's own model."""
+    own = params.get("shape") if owner == "model" else None
+    return catalog.Transformer(**own) if own and own["name"] == params[owner] else CATALOGS[owner][params[owner]]
 
 
 class Calculator(anywidget.AnyWidget):
@@ -79,7 +92,8 @@ class Calculator(anywidget.AnyWidget):
         Key of its title under ``calculator.title``, or the title itself
     start : dict
         What the calculator shows first, in this order, with its value: rows of a catalogue
-        (``model``, ``gpu``, ``recipe``) and inputs; None leaves an input to its row or its default
+        (``model``, ``gpu``, ``network``, ``recipe``) and inputs; None leaves an input to its row or its default;
+        ``model`` may be a ``Transformer`` of one's own
     stack : Formula
         A formula that compares sums, e.g. ``training_memory``: one bar for each sum
     capacity : str
@@ -92,7 +106,8 @@ class Calculator(anywidget.AnyWidget):
         Three shares, drawn as a triangle
     search : dict
         ``axes`` (name -> values to try), ``limit`` (a formula that must not be negative), ``order``
-        (the formula to make small) and ``show`` (what the list of plans shows)
+        (the formula to make small), ``show`` (what the list of plans shows), and what is doubled
+        alone (``changes``) to see how it moves the best plan's ``goal``
 
     Attributes
     ----------
@@ -128,13 +143,19 @@ class Calculator(anywidget.AnyWidget):
             self.inputs.setdefault(name, REGISTRY[name])
             self.sources.setdefault(name, REGISTRY[name].source or "")
         show = list(start or {})
+        own = (start or {}).get("model")
+        shaped = {}
+        if isinstance(own, catalog.Transformer):
+            start = start | {"model": own.name}
+            shaped = {"shape": {f.name: getattr(own, f.name) for f in fields(catalog.Transformer)}} if catalog.MODELS.get(own.name) is not own else {}
         start = {name: value for name, value in (start or {}).items() if value is not None}
         self.pickers = [o for o in CATALOGS if o in start and any(s.startswith(o + ".") for s in self.sources.values())]
         unknown = [n for n in show if n not in self.inputs and n not in self.pickers]
         if unknown:
             raise ValueError(f"start = {unknown[0]}: must be one of {', '.join([*CATALOGS, *self.inputs])}")
+        began = start | shaped
         for name, value in start.items():
-            REGISTRY[name].check(value) if name in self.inputs else CATALOGS[name][value]
+            REGISTRY[name].check(value) if name in self.inputs else row(name, began)
         attributes = {o: {s.partition(".")[2] for n, s in self.sources.items() if s.startswith(o + ".") and n not in start} for o in self.pickers}
         self.rows = {o: [r.name for r in CATALOGS[o].values() if all(getattr(r, a) is not None for a in attributes[o])] for o in self.pickers}
         for name, source in also:
@@ -142,7 +163,7 @@ class Calculator(anywidget.AnyWidget):
             first = self.sources[name].partition(".")[2]
             if any(getattr(CATALOGS[owner][r], attribute) != getattr(CATALOGS[owner][r], first) for r in self.rows.get(owner, ())):
                 raise ValueError(f"{name} = {source}: must come from one place, not also {self.sources[name]}; bind one of the formulas")
-        spec = {"title": labels.lookup(f"calculator.title.{title}") or title, "pickers": self.rows, "show": show, "start": start, "attributes": {o: sorted(a) for o, a in attributes.items()},
+        spec = {"title": labels.lookup(f"calculator.title.{title}") or title, "pickers": self.rows, "show": show, "start": began, "attributes": {o: sorted(a) for o, a in attributes.items()},
                 "inputs": {n: {"source": self.sources[n] if self.sources[n].partition(".")[0] in self.pickers and n not in start else None,
                                "start": start.get(n, q.start)} for n, q in self.inputs.items()},
                 "formulas": list(self.formulas), "outputs": [f.name for f in outputs]}
@@ -162,7 +183,7 @@ class Calculator(anywidget.AnyWidget):
             spec["curve"] = {"x": curve[0], "y": curve[1].name}
         self.page_spec = spec
         shared = library(list(self.formulas.values()), {o: set(a) for o, a in attributes.items()}, self.inputs)
-        super().__init__(spec=spec | {"library": shared}, params=start)
+        super().__init__(spec=spec | {"library": shared}, params=began)
         self._compute()
 
     @traitlets.observe("params")
@@ -175,7 +196,7 @@ class Calculator(anywidget.AnyWidget):
     def call(self, formula):
         """The keyword arguments with which ``formula`` gives the calculator's number."""
         known, filled = formula.inputs(), {n: s.partition(".")[0] for n, s in formula.sources.items()}
-        rows = {o: CATALOGS[o][self.params.get(o, self.rows[o][0])] for o in self.pickers if o in filled.values()}
+        rows = {o: row(o, self.params) if o in self.params else CATALOGS[o][self.rows[o][0]] for o in self.pickers if o in filled.values()}
         filled = {n for n, o in filled.items() if o in rows}
         own = {n: v for n, v in self.params.items() if n in known}
         first = {n: self.page_spec["inputs"][n]["start"] for n in known if n not in own and n not in filled}
@@ -183,8 +204,8 @@ class Calculator(anywidget.AnyWidget):
 
     def value(self, name):
         """The present value of an input: what the reader set, else its row's, else its first."""
-        row, _, attribute = (self.page_spec["inputs"][name]["source"] or "").partition(".")
-        return self.params[name] if name in self.params else getattr(CATALOGS[row][self.params[row]], attribute) if row else self.page_spec["inputs"][name]["start"]
+        owner, _, attribute = (self.page_spec["inputs"][name]["source"] or "").partition(".")
+        return self.params[name] if name in self.params else getattr(row(owner, self.params), attribute) if owner else self.page_spec["inputs"][name]["start"]
 
     def shown(self, name):
         """The present value of an input as people read it; as it was given, if it is refused."""
@@ -229,7 +250,7 @@ class Calculator(anywidget.AnyWidget):
 def modules():
     """The modules of formulas, one a section."""
     from . import compute, coupling, finetune, memory, planner, scaling
-    return [memory, compute, scaling, coupling, planner, finetune]
+    return [shape, memory, compute, scaling, coupling, planner, finetune]
 
 
 @cache
@@ -247,9 +268,11 @@ def site_script():
         A classic script that sets ``window.ONEGPU``; its formulas are functions, so the page needs no ``eval``
     """
     formulas = [f for m in modules() for f in m._section.formulas]
-    sources = {s for f in formulas for s in f.sources.values()} | {q.source for q in REGISTRY.values() if not isinstance(q, Formula) and q.source}
+    sources = {s for m in modules() if m is not shape for f in m._section.formulas for s in f.sources.values()}
     attributes = {o: {s.partition(".")[2] for s in sources if s.startswith(o + ".")} for o in CATALOGS}
     shared = library(formulas, attributes, [n for n, q in REGISTRY.items()])
+    families = shared.pop("families")
     functions = {kind: ",\n".join(f"{n}: v => {code}" for n, code in shared.pop(kind).items()) for kind in ("formulas", "rules")}
     return (f"window.ONEGPU = {json.dumps(shared, ensure_ascii=False, separators=(',', ':'))};\n"
-            + "".join(f"window.ONEGPU.{kind} = {{\n{code}\n}};\n" for kind, code in functions.items()))
+            + "".join(f"window.ONEGPU.{kind} = {{\n{code}\n}};\n" for kind, code in functions.items())
+            + f"window.ONEGPU.families = {families};\n")

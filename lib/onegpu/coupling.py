@@ -48,6 +48,7 @@ ridge_intensity = formula(
 ridge_tokens = formula(
     "ridge_tokens", r"T_\text{ridge}", "tokens",
     ridge_intensity.result * d_in * d_out / (2 * d_in * d_out / weight_bytes - ridge_intensity.result * (d_in + d_out)), uses=[ridge_intensity], source=ROOFLINE,
+    rules=[Rule("reaches_ridge", 2 * d_in * d_out > weight_bytes * ridge_intensity.result * (d_in + d_out))],
     cases=[Case(dict(ridge_intensity=989.4 / 3.35, d_in=4096, d_out=4096), 345, "counted: solves arithmetic_intensity = ridge for an H100", rel=2e-3)])
 
 optimizer_time = formula(

@@ -164,11 +164,13 @@ def published_runs(*, mfu=0.4):
     """Printed GPU-hours of whole runs against 6·N·D at one MFU, on logarithmic axes."""
     runs = [r for r in RUNS.values() if r.scope == "run" and r.gpu and r.gpu_hours and r.tokens]
     asked = [compute.training_time(params=r.active_params, tokens=r.tokens, gpu=GPUS[r.gpu], mfu=mfu) / units.HOUR for r in runs]
+    again = [(x, r.gpu_hours) for r, x in zip(runs, asked, strict=True) if r.recompute in ("full", "yes")]
     named = {"nanoGPT GPT-2 small": (1.3, 0.6), "Llama 2 7B": (1.3, 0.6), "GPT-3 175B": (0.04, 1.4), "Llama 3.1 405B": (0.02, 1.3), "Llama 3.1 8B": (0.02, 1.5), "BLOOM 176B": (1.3, 0.6)}
 
     def paint(axes):
         ends = [min(asked) / 3, max(asked) * 3]
         axes.plot(ends, ends, color=INK, linestyle="--", label=word("line", mfu=units.human(mfu, "share")))
+        axes.plot([4 / 3 * x for x, _ in again], [h for _, h in again], "o", color="#d55e00", markerfacecolor="none", markersize=6, label=word("hardware"))
         axes.plot(asked, [r.gpu_hours for r in runs], "o", color="#0072b2", markersize=5)
         for run, x in zip(runs, asked, strict=True):
             if run.name in named:
@@ -182,7 +184,7 @@ def published_runs(*, mfu=0.4):
 
     shares = [mfu * x / r.gpu_hours for x, r in zip(asked, runs, strict=True)]
     inside = sum(mfu / 2 <= s <= mfu * 2 for s in shares)
-    return draw(paint, word("runs_title"), word("runs_alt", count=len(runs), inside=inside, mfu=units.human(mfu, "share")), height=3.8)
+    return draw(paint, word("runs_title"), word("runs_alt", count=len(runs), inside=inside, again=len(again), mfu=units.human(mfu, "share")), height=3.8)
 
 
 def sharding(*, model=MODELS["Llama 2 70B"], gpu=GPUS["A100 80GB"], seq_len=4096, global_batch=2**20):
@@ -254,12 +256,12 @@ def decision_tree():
         for i, kind in enumerate(reversed(rungs)):
             last = i == 0
             if not last:
-                axes.text(2.4, i, word(f"ask_{kind}"), ha="center", va="center", bbox=box, fontsize=9, color=INK)
-                axes.annotate("", (6.1, i), (4.9, i), arrowprops={"arrowstyle": "->", "color": INK})
-                axes.text(5.5, i + 0.1, word("yes"), ha="center", fontsize=9, color=INK)
-                axes.annotate("", (2.4, i - 0.62), (2.4, i - 0.32), arrowprops={"arrowstyle": "->", "color": INK})
-                axes.text(2.6, i - 0.52, word("no"), fontsize=9, color=INK)
-            axes.text(2.4 if last else 8, i, word(f"use_{kind}"), ha="center", va="center", fontsize=9, color=INK, bbox=box | {"edgecolor": "#0072b2", "linewidth": 2})
+                axes.text(2.4, i, word(f"ask_{kind}"), ha="center", va="center", bbox=box, color=INK)
+                axes.annotate("", (6.4, i), (5.25, i), arrowprops={"arrowstyle": "->", "color": INK})
+                axes.text(5.8, i + 0.1, word("yes"), ha="center", color=INK)
+                axes.annotate("", (2.4, i - 0.64), (2.4, i - 0.36), arrowprops={"arrowstyle": "->", "color": INK})
+                axes.text(2.6, i - 0.54, word("no"), color=INK)
+            axes.text(2.4 if last else 8.1, i, word(f"use_{kind}"), ha="center", va="center", color=INK, bbox=box | {"edgecolor": "#0072b2", "linewidth": 2})
 
     alt = " ".join([word("tree_alt"), *(word("tree_line", ask=word(f"ask_{k}").replace("\n", " "), use=word(f"use_{k}").replace("\n", " ")) for k in rungs[:-1]), word(f"use_{rungs[-1]}").replace("\n", " ") + "."])
-    return draw(paint, word("tree_title"), alt, height=4.2)
+    return draw(paint, word("tree_title"), alt, height=5)

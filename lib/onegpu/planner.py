@@ -99,6 +99,20 @@ class Plans:
         return self.ranked[0] if self.ranked else None
 
 
+#: What a search computes for each plan.
+_GOALS = (plan_headroom, plan_time, plan_step_mfu)
+
+
+def _filled(axes, given):
+    """The checked inputs of a search by name; each axis at its first value."""
+    values = {}
+    for goal in _GOALS:
+        wanted = {*goal.inputs(), *(s.partition(".")[0] for s in goal.sources.values())}
+        first = {n: v[0] for n, v in axes.items() if n in wanted}
+        values |= goal.filled(**{n: v for n, v in given.items() if n in wanted}, **first)
+    return values
+
+
 def search(*, axes=None, **given):
     """Try every plan and rank those that fit by the time of a step.
 
@@ -132,13 +146,9 @@ def search(*, axes=None, **given):
     import numpy as np
 
     axes = axes or AXES
-    columns, results, rules, refused, values = {}, {}, {}, {}, {}
-    for formula in (plan_headroom, plan_time, plan_step_mfu):
-        owners = {s.partition(".")[0] for s in formula.sources.values()}
-        first = {n: v[0] for n, v in axes.items() if n in formula.inputs()}
-        values |= formula.filled(**{n: v for n, v in given.items() if n in formula.inputs() or n in owners}, **first)
-        rules |= formula.all_rules()
-        results |= {f.name: f for f in formula.graph()}
+    values, refused = _filled(axes, given), {}
+    rules = {n: r for goal in _GOALS for n, r in goal.all_rules().items()}
+    results = {f.name: f for goal in _GOALS for f in goal.graph()}
     unknown = [n for n in given if n not in values and n not in Formula.OWNERS]
     if unknown:
         raise ValueError(plan_time._unknown(unknown[0], given[unknown[0]]))
@@ -167,6 +177,41 @@ def search(*, axes=None, **given):
 
     quickest = int(np.argmin(np.where(legal, values["step_time"], np.inf))) if legal.any() else None
     return Plans([row(i) for i in order[:20]], int(fits.sum()), refused, row(quickest) if quickest is not None else None, count)
+
+
+#: What a reader could change first: each is doubled alone.
+CHANGES = ("gpus", "usable_bytes", "link_bandwidth", "network_bandwidth", "global_batch")
+
+
+def what_first(*, axes=None, **given):
+    """What to change first: the time of the best plan with each of :data:`CHANGES` doubled alone.
+
+    Parameters
+    ----------
+    axes, **given
+        As for :func:`search` [-]
+
+    Returns
+    -------
+    dict
+        Name of the input -> time of all tokens over the time without the change [-], the greatest
+        help first; infinite if no plan fits, zero if only the change makes one fit
+
+    Raises
+    ------
+    ValueError
+        If an input is missing, unknown or outside its domain.
+    """
+    values = _filled(axes or AXES, given)
+
+    def time(**changed):
+        best = search(axes=axes, **given | changed).best
+        return best["plan_time"] if best else float("inf")
+
+    now = time()
+    ratios = {n: time(**{n: 2 * values[n]}) for n in CHANGES}
+    ratios = {n: t / now if now < float("inf") else 0.0 if t < now else float("inf") for n, t in ratios.items()}
+    return dict(sorted(ratios.items(), key=lambda item: item[1]))
 
 
 def kind(plan):
