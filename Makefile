@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH := $(CURDIR)/lib
 
-.PHONY: book test test-rest test-pages test-keyboard test-mouse outputs lock clean
+.PHONY: book test test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
 	$(BIN)/python tests/fill_cache.py
@@ -17,10 +17,12 @@ test: .venv/ready  ## the pages in three browsers beside everything else
 	$(BIN)/ruff check lib tests
 	rm -rf .venv/site
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter-book build -W --keep-going --path-output .venv/site . > .venv/site.log 2>&1 || (cat .venv/site.log; exit 1)
-	$(MAKE) --no-print-directory -j 4 --output-sync=target --keep-going test-rest test-pages test-keyboard test-mouse
+	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-rest test-evidence test-pages test-keyboard test-mouse
 
 test-rest:
-	$(PYTEST) --nbval --ignore tests/test_page.py tests index.ipynb symbols.ipynb chapters
+	$(PYTEST) --nbval --ignore tests/test_page.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests index.ipynb symbols.ipynb chapters
+test-evidence:
+	$(PYTEST) tests/test_evidence.py tests/test_properties.py
 test-pages:
 	$(PAGES) -k "not test_controls"
 test-keyboard:

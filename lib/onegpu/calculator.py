@@ -15,7 +15,7 @@ import anywidget
 import traitlets
 
 from . import catalog, configs, labels, shape, units
-from .formula import REGISTRY
+from .formula import REGISTRY, search_order
 
 HERE = Path(__file__).parent
 #: What a model's shape computes: attribute of a model -> formula.
@@ -142,7 +142,7 @@ class Calculator(anywidget.AnyWidget):
         for name in filter(None, (capacity, *on_top)):
             self.inputs.setdefault(name, REGISTRY[name])
             self.sources.setdefault(name, REGISTRY[name].source or "")
-        show = list(start or {})
+        show = self._show = list(start or {})
         own = (start or {}).get("model")
         shaped = {}
         if isinstance(own, catalog.Transformer):
@@ -157,16 +157,16 @@ class Calculator(anywidget.AnyWidget):
         for name, value in start.items():
             REGISTRY[name].check(value) if name in self.inputs else row(name, began)
         attributes = {o: {s.partition(".")[2] for n, s in self.sources.items() if s.startswith(o + ".") and n not in start} for o in self.pickers}
-        self.rows = {o: [r.name for r in CATALOGS[o].values() if all(getattr(r, a) is not None for a in attributes[o])] for o in self.pickers}
-        for name, source in also:
-            owner, _, attribute = source.partition(".")
-            first = self.sources[name].partition(".")[2]
-            if any(getattr(CATALOGS[owner][r], attribute) != getattr(CATALOGS[owner][r], first) for r in self.rows.get(owner, ())):
-                raise ValueError(f"{name} = {source}: must come from one place, not also {self.sources[name]}; bind one of the formulas")
+        self.equal = [(first.partition(".")[0], first.partition(".")[2], second.partition(".")[2]) for name, second in also if name not in start for first in [self.sources[name]]]
+        for owner, *pair in self.equal:
+            attributes.get(owner, set()).update(pair)
+        self.rows = {o: [r.name for r in CATALOGS[o].values() if all(getattr(r, a) is not None for a in attributes[o]) and not self._parted(o, r)] for o in self.pickers}
         spec = {"title": labels.lookup(f"calculator.title.{title}") or title, "pickers": self.rows, "show": show, "start": began, "attributes": {o: sorted(a) for o, a in attributes.items()},
                 "inputs": {n: {"source": self.sources[n] if self.sources[n].partition(".")[0] in self.pickers and n not in start else None,
-                               "start": start.get(n, q.start)} for n, q in self.inputs.items()},
+                               "start": start.get(n, q.start), **({"quiet": True} if self._quiet(n) else {})} for n, q in self.inputs.items()},
                 "formulas": list(self.formulas), "outputs": [f.name for f in outputs]}
+        if self.equal:
+            spec["equal"] = self.equal
         if stack:
             bars = [stack] if stack.terms else stack.uses
             spec["stack"] = {"bars": {u.name: [p.name for p in u.terms] for u in bars}, "capacity": capacity, "onTop": list(on_top)}
@@ -177,7 +177,10 @@ class Calculator(anywidget.AnyWidget):
             spec["triangle"] = [f.name for f in triangle]
         if search:
             moving = set(search["axes"])
-            spec["moving"] = [n for n, f in self.formulas.items() if not moving.isdisjoint(q.name for q in f._arguments) and (moving.add(n) or True)]
+            moving |= {n for n, f in self.formulas.items() if not moving.isdisjoint(q.name for q in f._arguments) and (moving.add(n) or True)}
+            goals = [self.formulas[f.name] for f in (search["limit"], search["order"], *search["show"], search.get("goal")) if hasattr(f, "expr")]
+            order = search_order(search["axes"], goals)
+            spec["order"] = order | {when: [n for n in order[when] if n in moving] for when in ("first", "then")}
             spec["search"] = {k: v.name if hasattr(v, "name") else [getattr(n, "name", n) for n in v] if k == "show" else v for k, v in search.items()}
         if curve:
             spec["curve"] = {"x": curve[0], "y": curve[1].name}
@@ -186,9 +189,21 @@ class Calculator(anywidget.AnyWidget):
         super().__init__(spec=spec | {"library": shared}, params=began)
         self._compute()
 
+    def _quiet(self, name):
+        """Whether an input has no control: what only some models have comes with the model."""
+        owner, q = self.sources[name].partition(".")[0], self.inputs[name]
+        return owner == "model" and owner in self.pickers and q.default is not None and name not in self._show
+
+    def _parted(self, owner, row):
+        """Whether one input would have to come from two attributes of a row that differ, such as all and active parameters."""
+        return any(owner == o and getattr(row, a) != getattr(row, b) for o, a, b in self.equal)
+
     @traitlets.observe("params")
     def _compute(self, change=None):
         try:
+            for owner in self.pickers:
+                if owner in self.params and self._parted(owner, row(owner, self.params)):
+                    raise ValueError(labels.text("calculator.parted", name=owner, value=self.params[owner]))
             self.result = {f.name: f(**self.call(f)) for f in self.outputs}
         except ValueError as error:
             self.result = {"error": str(error)}

@@ -20,8 +20,9 @@ class Transformer:
     Parameters
     ----------
     n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab_size : int
-        Layers, hidden size, query heads, key-value heads, head size, width of the feed-forward
-        block, rows of the embedding table
+        Layers, hidden size, query heads, key-value heads, head size (with latent attention the mean
+        of its two: (d_nope + d_rope + d_v)/2), width of the feed-forward block (0 if every layer has
+        experts), rows of the embedding table
     n_ff_matrices : int
         3 for a gated block (SwiGLU), 2 for a plain one (GELU)
     tied_embeddings : bool
@@ -62,8 +63,8 @@ class Transformer:
     n_heads: int
     n_kv_heads: int
     vocab_size: int
-    d_head: int | None = None
-    d_ff: int | None = None
+    d_head: int
+    d_ff: int
     n_ff_matrices: int = 3
     tied_embeddings: bool = False
     n_positions: int = 0
@@ -128,7 +129,7 @@ class Transformer:
     @cached_property
     def _counts(self):
         fields = {n: getattr(self, n) for n in shape.params.inputs()}
-        values = {n: REGISTRY[n].check(v) if REGISTRY[n].choices else v or 0 for n, v in fields.items()}
+        values = {n: REGISTRY[n].check(v) if REGISTRY[n].choices else v for n, v in fields.items()}
         return shape.active_params.compute(values) | shape.matmul_params.compute(values)
 
     @property
@@ -140,6 +141,16 @@ class Transformer:
     def head_params(self):
         """Weights of the output head."""
         return int(self._counts["head_params"])
+
+    @property
+    def expert_params(self):
+        """Weights of all routed experts."""
+        return int(self._counts["expert_params"])
+
+    @property
+    def routed_params(self):
+        """Weights of the routed experts that a token visits."""
+        return int(self._counts["routed_params"])
 
     @property
     def n_params(self):
@@ -242,7 +253,11 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A published training run. ``scope`` is ``"run"`` (GPU-hours of all of it), ``"step"`` (throughput) or ``"estimate"``."""
+    """A published training run. ``scope`` is ``"run"`` (GPU-hours of all of it), ``"step"`` (throughput) or ``"estimate"``.
+
+    Layers, width and vocabulary are there where the catalogue has no row of its model; ``tokens_per_second`` is
+    the whole job's, or one GPU's if ``gpus`` is empty.
+    """
 
     name: str
     scope: str
@@ -259,6 +274,12 @@ class Run:
     tflops_printed: float | None = None
     tflops_kind: str = ""
     attention_counted: str = ""
+    flops_printed: float | None = None
+    tokens_per_second: float | None = None
+    peak_flops: float | None = None
+    n_layers: int | None = None
+    d_model: int | None = None
+    vocab_size: int | None = None
     precision: str = ""
     recompute: str = ""
     source: str = ""
@@ -266,6 +287,11 @@ class Run:
     note: str = ""
 
     catalog_kind = "run"
+
+    @property
+    def peak(self):
+        """Dense 16-bit peak of its card: the catalogue's, or the row's own."""
+        return self.peak_flops or GPUS[self.gpu].peak_flops
 
     @property
     def active_params(self):
@@ -284,7 +310,7 @@ class Catalog(dict):
         raise ValueError(f"{self.kind} = {name!r}: must be one of {', '.join(self)}")
 
 
-def _typed(kind, row):
+def typed(kind, row):
     """The fields of a dataclass from a row of text; empty cells keep the default."""
     convert = {int: lambda t: int(float(t)), float: float, bool: lambda t: t == "1", str: str,
                int | None: lambda t: int(float(t)), float | None: float}
@@ -302,11 +328,11 @@ def _gpus(rows):
         kind = "read" if row["usable_bytes"] else "estimated"
         share = min(measured.get(row["vendor"], [lowest]))
         usable = row["usable_bytes"] or float(row["memory_bytes"]) * share
-        yield GPU(**_typed(GPU, row | {"usable_bytes": str(usable), "usable_kind": kind}))
+        yield GPU(**typed(GPU, row | {"usable_bytes": str(usable), "usable_kind": kind}))
 
 
 GPUS = Catalog("gpu", _gpus(_rows("gpus.csv")))
-MODELS = Catalog("model", (Model(**_typed(Model, row)) for row in _rows("models.csv")))
-RECIPES = Catalog("recipe", (Recipe(**_typed(Recipe, row)) for row in _rows("recipes.csv")))
-NETWORKS = Catalog("network", (Network(**_typed(Network, row)) for row in _rows("networks.csv")))
-RUNS = Catalog("run", (Run(**_typed(Run, row)) for row in _rows("runs.csv")))
+MODELS = Catalog("model", (Model(**typed(Model, row)) for row in _rows("models.csv")))
+RECIPES = Catalog("recipe", (Recipe(**typed(Recipe, row)) for row in _rows("recipes.csv")))
+NETWORKS = Catalog("network", (Network(**typed(Network, row)) for row in _rows("networks.csv")))
+RUNS = Catalog("run", (Run(**typed(Run, row)) for row in _rows("runs.csv")))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import sympy as sp
 
 from . import formula, labels, units
-from .quantities import d_model, n_experts, n_heads, n_kv_heads, n_layers, qkv_bias
+from .quantities import d_model, d_nope, d_rope, d_v, n_experts, n_heads, n_kv_heads, n_layers, qkv_bias
 
 _MISSING = object()
 
@@ -67,11 +67,11 @@ _PLAIN = {"n_kv_heads": n_heads, "d_head": _HEAD_SIZE, "d_ff": 4 * d_model, "n_f
 
 _NO_BIAS = {"_attention_bias": _flag("attention_bias", False, wanted=False), "_mlp_bias": _flag("mlp_bias", False, wanted=False)}
 
-_LATENT = _NAMES | _NO_BIAS | _GATED | {
-    "_step": _count("moe_layer_freq", absent=1, wanted=1), "n_kv_heads": _count("num_key_value_heads", absent=n_heads), "d_head": None,
+_LATENT = {"d_nope": _count("qk_nope_head_dim", absent=128), "d_rope": _count("qk_rope_head_dim", absent=64), "d_v": _count("v_head_dim", absent=128)}
+_LATENT |= _NAMES | _NO_BIAS | _GATED | {
+    "_step": _count("moe_layer_freq", absent=1, wanted=1), "n_kv_heads": _count("num_key_value_heads", absent=n_heads), "d_head": (d_nope + d_rope + d_v) / 2,
     "n_experts": _count("n_routed_experts"), "n_active_experts": _count("num_experts_per_tok", most=n_experts),
-    "d_ff_expert": _count("moe_intermediate_size"), "kv_lora_rank": _count("kv_lora_rank"),
-    "d_nope": _count("qk_nope_head_dim", absent=128), "d_rope": _count("qk_rope_head_dim", absent=64), "d_v": _count("v_head_dim", absent=128)}
+    "d_ff_expert": _count("moe_intermediate_size"), "kv_lora_rank": _count("kv_lora_rank")}
 
 FAMILIES = {
     "gpt2": _SHORT_NAMES | _PLAIN | {
@@ -92,7 +92,7 @@ FAMILIES = {
         "tied_embeddings": _flag("tie_word_embeddings", True), "n_norms": 4},
     "olmo2": _NAMES | _NO_BIAS | _GATED | {"qk_norm": _HEADS_PER_NORM},
     "mixtral": _NAMES | _GATED | {
-        "n_kv_heads": _count("num_key_value_heads", absent=8, null=n_heads), "d_ff": None, "d_ff_expert": _count("intermediate_size"),
+        "n_kv_heads": _count("num_key_value_heads", absent=8, null=n_heads), "d_ff": 0, "d_ff_expert": _count("intermediate_size"),
         "n_experts": _count("num_local_experts", absent=8), "n_active_experts": _count("num_experts_per_tok", absent=2, most=n_experts)},
     "deepseek_v2": _LATENT | {
         "n_shared_experts": _count("n_shared_experts", least=0, absent=2, null=0), "router_bias": False,

@@ -68,6 +68,14 @@ in_flight = formula(
            Case(dict(accumulation_steps=16, pipeline_parallel=16, virtual_stages=8), 16, "counted: Llama 3.1 405B's plan"),
            Case(dict(accumulation_steps=64, pipeline_parallel=4, virtual_stages=2), 5.5, "counted: (6 + 4 + 1)/2 on the first stage")])
 
+in_flight_last = formula(
+    "in_flight_last", r"k_\text{last}", "",
+    sp.Piecewise((1, sp.Eq(virtual_stages, 1)), (sp.Min(virtual_stages * accumulation_steps, (virtual_stages - 1) * pipeline_parallel + 1) / virtual_stages, True)),
+    numbered=False, source=MEGATRON,
+    cases=[Case(dict(accumulation_steps=32, pipeline_parallel=8), 1, "Narayanan et al. 2021: the last stage runs one forward, one backward"),
+           Case(dict(accumulation_steps=8, pipeline_parallel=4, virtual_stages=8), 29 / 8, "counted: 7 · 4 + 1 chunks of an eighth"),
+           Case(dict(accumulation_steps=2, pipeline_parallel=4, virtual_stages=8), 2, "counted: no more than there are")])
+
 # -- sharding: bytes on a card -------------------------------------------------------------------------
 
 _model_part = params / (tensor_parallel * pipeline_parallel)
@@ -125,12 +133,14 @@ plan_memory = formula(
     "plan_memory", r"M_\text{gpu}", "B",
     sharded_state.result + gathered_unit.result + layer_working_set.result / tensor_parallel
     + sp.Piecewise((sharded_activations.result + logits.result / tensor_parallel, sp.Eq(pipeline_parallel, 1)),
-                   (sp.Max(sharded_activations.result, sharded_activations.result / in_flight.result + logits.result / tensor_parallel), True)),
-    uses=[sharded_state, gathered_unit, layer_working_set, sharded_activations, in_flight, logits], rules=RULES,
+                   (sp.Max(sharded_activations.result, sharded_activations.result * in_flight_last.result / in_flight.result + logits.result / tensor_parallel), True)),
+    uses=[sharded_state, gathered_unit, layer_working_set, sharded_activations, in_flight, in_flight_last, logits], rules=RULES,
     numbered=False, cases=[Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=4, logits=8e9, tensor_parallel=2, pipeline_parallel=4, n_heads=2, n_layers=4), 33e9,
                 "counted: the first stage"),
            Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=4, logits=60e9, tensor_parallel=2, pipeline_parallel=4, n_heads=2, n_layers=4), 48e9,
                 "counted: the last stage"),
+           Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=4, in_flight_last=2, logits=60e9, tensor_parallel=2, pipeline_parallel=4, n_heads=2, n_layers=4), 53e9,
+                "counted: the last stage of an interleaved pipeline"),
            Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=2, logits=8e9, tensor_parallel=2, pipeline_parallel=2, n_heads=2, n_layers=2), 33e9,
                 "counted: two stages"),
            Case(dict(sharded_state=10e9, gathered_unit=1e9, layer_working_set=4e9, sharded_activations=20e9, in_flight=1, logits=8e9, tensor_parallel=2, n_heads=2, n_layers=1), 37e9, "counted: no pipeline")])

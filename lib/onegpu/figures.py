@@ -265,3 +265,49 @@ def decision_tree():
 
     alt = " ".join([word("tree_alt"), *(word("tree_line", ask=word(f"ask_{k}").replace("\n", " "), use=word(f"use_{k}").replace("\n", " ")) for k in rungs[:-1]), word(f"use_{rungs[-1]}").replace("\n", " ") + "."])
     return draw(paint, word("tree_title"), alt, height=5)
+
+
+def elementwise(steps):
+    """What a compiler counts besides matrix products, over the width of the model."""
+    from .evidence import elementwise_flops_per_token
+
+    found = {m: (s.elementwise_flops / s.flops, elementwise_flops_per_token(s) * s.tokens / s.flops) for m, s in steps.items()}
+    named = ("GPT-2 small", "Llama 2 7B", "GPT-3 175B", "PaLM 540B")
+
+    def paint(axes):
+        axes.plot([m.d_model for m in found], [100 * law for _, law in found.values()], "_", color="#d55e00", markersize=14, label=word("law"))
+        axes.plot([m.d_model for m in found], [100 * share for share, _ in found.values()], "o", color="#0072b2", markersize=5, label=word("compiler"))
+        for m, (share, _) in found.items():
+            if m.name in named:
+                axes.text(m.d_model * 1.05, 100 * share * 1.1, m.name, color=INK, fontsize=9)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(word("width_axis"))
+        axes.set_ylabel(word("rest_axis"))
+        axes.legend(loc="lower left")
+
+    shares = [share for share, _ in found.values()]
+    return draw(paint, word("elementwise_title"), word("elementwise_alt", count=len(found), low=units.human(min(shares), "share"), high=units.human(max(shares), "share")), height=3.4)
+
+
+def measured():
+    """Predicted peaks of memory over measured ones."""
+    from .measured import MEASURED
+
+    kinds = {"allocated": ("#0072b2", "o"), "active": ("#0072b2", "o"), "reserved": ("#d55e00", "x"), "device": ("#009e73", "s")}
+    rows = list(MEASURED.values())
+
+    def paint(axes):
+        ends = [0, 1.05 * max(m.measured_bytes for m in rows) / units.GIB]
+        axes.plot(ends, ends, color=INK, linestyle="--", label=word("equal"))
+        axes.fill_between(ends, [0.85 * x for x in ends], [1.15 * x for x in ends], color="#888888", alpha=0.2, linewidth=0, label=word("band"))
+        for kind, (colour, marker) in kinds.items():
+            group = [m for m in rows if m.kind == kind]
+            axes.plot([m.measured_bytes / units.GIB for m in group], [m.predicted / units.GIB for m in group], marker, color=colour, markersize=5,
+                      label=None if kind == "active" else word(f"kind_{kind}"))
+        axes.set_xlabel(word("measured_axis"))
+        axes.set_ylabel(word("predicted_axis"))
+        axes.legend(loc="upper left")
+
+    inside = sum(abs(m.predicted / m.measured_bytes - 1) <= 0.15 for m in rows)
+    return draw(paint, word("measured_title"), word("measured_alt", count=len(rows), inside=inside), height=3.8)

@@ -306,11 +306,13 @@ class Rule:
         """Raise ``ValueError`` if the condition does not hold for all of ``values``."""
         import numpy as np
 
-        bad = ~np.asarray(self.holds(*(values[q.name] for q in self.arguments)), bool)
+        with np.errstate(all="ignore"):
+            bad = ~np.asarray(self.holds(*(values[q.name] for q in self.arguments)), bool)
         if bad.any():
             shape = np.broadcast_shapes(bad.shape, *(np.shape(values[q.name]) for q in self.arguments))
             first = np.flatnonzero(np.broadcast_to(bad, shape))[0]
-            raise ValueError(self.message.format(**{q.name: f"{np.broadcast_to(values[q.name], shape).flat[first]:.15g}" for q in self.arguments}))
+            shown = {q: np.broadcast_to(values[q.name], shape).flat[first] for q in self.arguments}
+            raise ValueError(self.message.format(**{q.name: q.choices[int(x)] if q.choices else f"{x:.15g}" for q, x in shown.items()}))
 
 
 class _Doc:
@@ -637,6 +639,32 @@ def docstring(formula):
         arguments = ", ".join(f"{k}={v!r}" for k, v in plain[0].inputs.items())
         lines += ["", "Examples", "--------", f">>> {formula.name}({arguments})", repr(formula(**plain[0].inputs))]
     return "\n".join(lines)
+
+
+def search_order(axes, formulas):
+    """In which order a search evaluates: what rules out whole values of an axis, then what rules out plans, then the rest.
+
+    Parameters
+    ----------
+    axes : iterable of str
+        Names of the inputs that are tried
+    formulas : sequence of Formula
+        What is wanted of each plan
+
+    Returns
+    -------
+    dict
+        ``alone``: axis -> names of the rules that need nothing else that varies; ``first``: names of the
+        formulas that the rules need; ``then``: the others
+    """
+    graph = {f.name: f for root in formulas for f in root.graph()}
+    rules = {n: r for root in formulas for n, r in root.all_rules().items()}
+    needed = {q.name for r in rules.values() for q in r.arguments}
+    for name in reversed(graph):
+        if name in needed:
+            needed |= {q.name for q in graph[name]._arguments}
+    alone = {axis: [n for n, r in rules.items() if {q.name for q in r.arguments} & {*axes, *graph} == {axis}] for axis in axes}
+    return {"alone": alone, "first": [n for n in graph if n in needed], "then": [n for n in graph if n not in needed]}
 
 
 class Section:

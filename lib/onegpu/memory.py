@@ -6,8 +6,9 @@ them over time; and the inverse: the largest model that a memory holds.
 
 import sympy as sp
 
-from .formula import Case, Quantity, Section
+from .formula import Case, Quantity, Rule, Section
 from .quantities import *
+from .shape import expert_layers
 from .units import GIB
 
 _section = Section(1)
@@ -48,12 +49,35 @@ cards_for_state = formula(
 _q, _kv = n_heads * d_head / d_model, n_kv_heads * d_head / d_model
 _scores = n_heads * seq_len / d_model
 
+_ff = 2 * n_ff_matrices * d_ff / d_model
+_d_qk = d_nope + d_rope
+_latent = (2 * (2 * q_lora_rank + 2 * kv_lora_rank + d_rope) + 4 * n_heads * (_d_qk + d_v)) / d_model
+_routed = (2 * n_ff_matrices * d_ff_expert * n_shared_experts + n_active_experts * (2 * d_model + 2 * n_ff_matrices * d_ff_expert) + 4 * n_experts) / d_model
+_V3 = dict(n_layers=61, d_model=7168, n_heads=128, n_kv_heads=128, d_head=160, d_ff=18432, n_ff_matrices=3, q_lora_rank=1536, kv_lora_rank=512, d_nope=128, d_rope=64, d_v=128,
+           n_experts=256, n_active_experts=8, n_shared_experts=1, d_ff_expert=2048)
+
+#: Latent attention keeps its low-rank tensors, norms and both uncompressed sides; experts keep a token's copy for each one it visits. The mean over the layers.
+sparse_activations = formula(
+    "sparse_activations", r"c_\text{sparse}", "B/(s·b·h)",
+    8 + sp.Piecewise((_latent, kv_lora_rank > 0), (4 * _q + 4 * _kv, True)) + _ff + (_routed - _ff) * expert_layers.result / n_layers,
+    uses=[expert_layers], numbered=False, source="counted tensor by tensor for DeepSeek-V3's shape, arXiv 2412.19437",
+    cases=[Case(_V3 | dict(expert_layers=61), (229504 + 226304) / 7168, "counted: latent attention 229,504 bytes a token, experts 226,304"),
+           Case(_V3 | dict(expert_layers=0), (229504 + 6 * 18432) / 7168, "counted: a layer without experts"),
+           Case(dict(n_layers=4, expert_layers=2, d_model=10, n_heads=4, n_kv_heads=2, d_head=5, d_ff=7, n_ff_matrices=2, n_experts=3, n_active_experts=2, n_shared_experts=2, d_ff_expert=6),
+                8 + 8 + 4 + 2.8 + (48 + 88 + 12 - 28) / 10 / 2, "counted: half of the layers with experts"),
+           Case(dict(n_layers=1, expert_layers=0, d_model=10, n_heads=4, n_kv_heads=2, d_head=5, d_ff=10, n_ff_matrices=2, q_lora_rank=2, kv_lora_rank=1, d_nope=3, d_rope=5, d_v=7),
+                8 + (2 * 11 + 16 * 15) / 10 + 4, "counted: latent attention")])
+
 #: Inputs of two norms and of the two blocks, q, k, v, attention's output, and the feed-forward block's tensors.
 linear_activations = formula(
     "linear_activations", r"c_\text{lin}", "B/(s·b·h)",
-    8 + 4 * _q + 4 * _kv + 2 * n_ff_matrices * d_ff / d_model + 2 * dropout, source=KORTHIKANTI,
+    sp.Piecewise((8 + 4 * _q + 4 * _kv + _ff + 2 * dropout, sp.Eq(n_experts, 0) & sp.Eq(kv_lora_rank, 0)), (sparse_activations.result, True)),
+    uses=[sparse_activations], source=KORTHIKANTI,
     cases=[Case(dict(n_heads=96, d_head=128, d_model=12288, n_kv_heads=96, n_ff_matrices=2, d_ff=49152, dropout=True), 34,
                 "Korthikanti et al. 2022, equation 1: 34·s·b·h"),
+           Case(_V3 | dict(sparse_activations=63.6), 63.6, "counted: experts have their own formula"),
+           Case(dict(n_heads=1, d_head=1, d_model=1, n_kv_heads=1, d_ff=1, n_ff_matrices=2, n_layers=1, kv_lora_rank=1, sparse_activations=5), 5, "counted: so has latent attention"),
+           Case(dict(n_heads=1, d_head=1, d_model=1, n_kv_heads=1, d_ff=1, n_ff_matrices=2, n_layers=1, n_experts=1, sparse_activations=5), 5, "counted: one expert too"),
            Case(dict(n_heads=32, d_head=128, d_model=4096, n_kv_heads=8, n_ff_matrices=3, d_ff=14336), 34.0, "counted: Llama 3 8B, 8 + 4 + 1 + 21")])
 
 score_activations = formula(
@@ -72,11 +96,25 @@ _selective = sp.Eq(recompute, 1) & sp.Ne(attention, 0)
 _layer = linear_activations.result + score_activations.result
 _GPT3 = dict(n_heads=96, d_head=128, d_model=12288, n_kv_heads=96, n_ff_matrices=2, d_ff=49152, seq_len=2048, attention="eager-bf16", dropout=True)
 
+_cached_ff = (2 * d_ff + d_model) / d_model
+_cached_experts = (n_active_experts + n_shared_experts) * (2 * d_ff_expert + d_model) / d_model
+
+#: DeepSeek-V3's own recipe: norms, up-projections and activation functions are computed again, inputs of products are kept in FP8.
+cached_activations = formula(
+    "cached_activations", r"c_\text{cached}", "B/(s·b·h)",
+    4 + (2 * (q_lora_rank + kv_lora_rank + d_rope) + n_heads * (2 * d_v + 4)) / d_model + _cached_ff + (_cached_experts - _cached_ff) * expert_layers.result / n_layers,
+    uses=[expert_layers], numbered=False, source="DeepSeek-AI 2024, DeepSeek-V3, section 3.2.3, arXiv 2412.19437",
+    cases=[Case(_V3 | dict(expert_layers=61), 167552 / 7168, "counted for DeepSeek-V3: 168 kB a token and layer"),
+           Case(dict(n_layers=4, expert_layers=1, d_model=10, n_heads=3, d_ff=7, q_lora_rank=2, kv_lora_rank=4, d_rope=5, d_v=6, n_active_experts=2, n_shared_experts=3, d_ff_expert=11, n_experts=9),
+                4 + (22 + 48) / 10 + 2.4 + (5 * 3.2 - 2.4) / 4, "counted")])
+
 kept_per_layer = formula(
     "kept_per_layer", r"c_\text{kept}", "B/(s·b·h)",
-    sp.Piecewise((2, sp.Eq(recompute, 2)), (linear_activations.result, _selective), (_layer, True)),
-    uses=[linear_activations, score_activations], source=KORTHIKANTI,
-    cases=[Case(_GPT3, 114, "Korthikanti et al. 2022, equation 2: 34 + 80 for GPT-3"),
+    sp.Piecewise((2, sp.Eq(recompute, 2)), (linear_activations.result, _selective), (cached_activations.result, sp.Eq(recompute, 3)), (_layer, True)),
+    uses=[linear_activations, score_activations, cached_activations], source=KORTHIKANTI,
+    rules=[Rule("latent_recompute", sp.Ne(recompute, 3) | (kv_lora_rank > 0))],
+    cases=[Case(_GPT3 | dict(recompute="projections", cached_activations=23, kv_lora_rank=1, n_layers=1), 23, "counted"),
+           Case(_GPT3, 114, "Korthikanti et al. 2022, equation 2: 34 + 80 for GPT-3"),
            Case(_GPT3 | {"recompute": "attention"}, 34, "Korthikanti et al. 2022, table 2: 34·s·b·h"),
            Case(_GPT3 | {"recompute": "full"}, 2, "Korthikanti et al. 2022, table 2: 2·s·b·h"),
            Case(_GPT3 | {"recompute": "attention", "attention": "flash"}, 34 + 4 / 128, "counted: under FlashAttention selective changes nothing")])
@@ -94,9 +132,10 @@ logits = formula(
 
 layer_working_set = formula(
     "layer_working_set", r"M_\text{live}", "B",
-    seq_len * micro_batch * d_model * sp.Piecewise((_layer, sp.Eq(recompute, 2)), (score_activations.result, _selective), (0, True)),
-    uses=[linear_activations, score_activations], numbered=False,
-    cases=[Case(_GPT3 | dict(micro_batch=2, recompute="full"), 2 * 2048 * 12288 * 114, "counted: one layer, computed again"),
+    seq_len * micro_batch * d_model * sp.Piecewise((_layer, sp.Eq(recompute, 2)), (score_activations.result, _selective), (_layer - cached_activations.result, sp.Eq(recompute, 3)), (0, True)),
+    uses=[linear_activations, score_activations, cached_activations], numbered=False,
+    cases=[Case(_GPT3 | dict(micro_batch=1, recompute="projections", cached_activations=14, n_layers=1), 2048 * 12288 * 100, "counted: what is not cached"),
+           Case(_GPT3 | dict(micro_batch=2, recompute="full"), 2 * 2048 * 12288 * 114, "counted: one layer, computed again"),
            Case(_GPT3 | dict(micro_batch=1, recompute="attention"), 2048 * 12288 * 80, "counted: one layer's scores"),
            Case(_GPT3 | dict(micro_batch=1), 0, "counted: nothing is computed again")])
 

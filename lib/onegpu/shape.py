@@ -46,9 +46,16 @@ layer_weights = _formula(
     [Case(dict(n_layers=7, attention_weights=100, expert_layers=3, feed_forward_weights=50, expert_weights=20, n_active_experts=2, n_shared_experts=5, d_model=11, n_experts=13),
           700 + 4 * 50 + 3 * (20 * 7 + 143), "counted")], [attention_weights, feed_forward_weights, expert_weights, expert_layers])
 
+expert_params = _section.add(Formula(
+    expert_params, expert_layers.result * expert_weights.result * n_experts, uses=[expert_layers, expert_weights],
+    cases=[Case(dict(expert_layers=3, expert_weights=20, n_experts=13), 780, "counted")]), numbered=False)
+
+routed_params = _section.add(Formula(
+    routed_params, expert_layers.result * expert_weights.result * n_active_experts, uses=[expert_layers, expert_weights],
+    cases=[Case(dict(expert_layers=3, expert_weights=20, n_active_experts=2), 120, "counted")]), numbered=False)
+
 idle_experts = _formula(
-    "idle_experts", r"N_\text{idle}", expert_layers.result * expert_weights.result * (n_experts - n_active_experts),
-    [Case(dict(expert_layers=3, expert_weights=20, n_experts=13, n_active_experts=2), 660, "counted")], [expert_layers, expert_weights])
+    "idle_experts", r"N_\text{idle}", expert_params.result - routed_params.result, [Case(dict(expert_params=780, routed_params=120), 660, "counted")], [expert_params, routed_params])
 
 _norm = norm.pick({"rmsnorm": 1, "layernorm": 2})
 _SMALL = dict(n_layers=7, d_model=11, n_heads=4, n_kv_heads=2, d_head=3, n_ff_matrices=3, d_ff=13, expert_layers=5)
