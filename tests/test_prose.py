@@ -16,7 +16,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from math import log10
+from math import ceil, log10
 from pathlib import Path
 
 import nbformat
@@ -86,7 +86,9 @@ V3 = _COMMON | dict(model=MODELS["DeepSeek-V3"], gpu=GPUS["H800"], seq_len=4096,
                     recompute="projections", grad_bytes=4, optimizer_bytes=4, routing_nodes=4, dispatch_bytes=1, gpus=2048, global_batch=15360 * 4096)
 V3_EFFICIENCY = next(e / 100 for e in range(30, 70) if planner.plan_parts(**V3 | dict(kernel_efficiency=e / 100))["card_mfu"] >= RUNS["DeepSeek-V3 step, causal count"].mfu_printed)
 ASKED = {name: evidence.ask(MODELS[name], recompute="full") for name in ("GPT-2 small",)}
-SCOPE |= {"ASKED": ASKED, "LONG_405B": LONG_405B, "V3": V3, "V3_EFFICIENCY": V3_EFFICIENCY, "measured": measured, "published": published}
+_TWINS = ((m, m.name.replace(m.kind, "reserved")) for m in measured.readings("allocated", "active"))
+CACHE = [measured.MEASURED[twin].measured_bytes / m.measured_bytes for m, twin in _TWINS if twin != m.name and twin in measured.MEASURED]
+SCOPE |= {"ASKED": ASKED, "CACHE": CACHE, "ceil": ceil, "evidence": evidence, "LONG_405B": LONG_405B, "V3": V3, "V3_EFFICIENCY": V3_EFFICIENCY, "measured": measured, "published": published}
 SCOPE |= {"plans": plans, "RUNS": RUNS, "RUNS_405B": RUNS_405B, "RUNS_POWERS": RUNS_POWERS, "SOURCE_40": SOURCE_40, "SOURCE_50": SOURCE_50, "dp_ratio": dp_ratio, "makers_ratio": makers_ratio, "whole_run": whole_run}
 
 # -- reading ---------------------------------------------------------------------------------------
