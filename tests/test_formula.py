@@ -27,6 +27,7 @@ from onegpu.memory import (
     training_state,
 )
 from onegpu.quantities import grad_bytes, params, tokens
+from onegpu.scaling import training_energy
 
 FORMULAS = [f for m in modules() for f in m._section.formulas]
 LLAMA, H100 = MODELS["Llama 2 7B"], GPUS["H100 SXM"]
@@ -77,8 +78,8 @@ def test_errors_name_what_was_meant():
         training_flops(params=7e9, token=1e12)
     with pytest.raises(ValueError, match="gpu = H100 SXM: must be left out"):
         activations(model=LLAMA, gpu=H100, seq_len=4096, micro_batch=1)
-    with pytest.raises(ValueError, match="DeepSeek-V3 does not give it"):
-        activations(model=MODELS["DeepSeek-V3"], seq_len=4096, micro_batch=1)
+    with pytest.raises(ValueError, match="B300 does not give it"):
+        training_energy(params=1e9, tokens=1e12, mfu=0.5, gpus=8, gpu=GPUS["B300"])
     with pytest.raises(ValueError, match="mfu = 1.2: must be above 0 and at most 1"):
         training_time(params=7e9, tokens=1e12, peak_flops=989.4e12, mfu=1.2)
     with pytest.raises(ValueError, match="recompute = some: must be one of none, attention, full"):
@@ -142,7 +143,7 @@ def test_a_keyword_for_a_part_replaces_it():
 def test_latex_prints_one_level():
     """References print as symbols; only expand() substitutes."""
     assert training_memory.latex == r"M_\text{peak} = \max\left(M_\text{fwd}, M_\text{bwd}, M_\text{step}\right)"
-    assert len(training_memory.expand().latex) > 300
+    assert len(activations.expand().latex) > 300
     assert training_time.latex == r"T = \frac{C}{P \, G \, \text{MFU}}"
 
 
@@ -156,8 +157,8 @@ def test_latex_means_the_expression(formula):
 
 def test_expand_changes_no_value():
     """The substituted formula gives the same number."""
-    given = dict(model=LLAMA, seq_len=2048, micro_batch=3, attention="eager", recompute="attention", accumulate=True)
-    assert training_memory.expand()(**given) == pytest.approx(training_memory(**given), rel=1e-15)
+    given = dict(model=LLAMA, seq_len=2048, micro_batch=3, attention="eager", recompute="attention")
+    assert activations.expand()(**given) == pytest.approx(activations(**given), rel=1e-15)
 
 
 def test_editing_a_formula():

@@ -556,7 +556,7 @@ class Formula:
         """The formula with every formula that it uses substituted."""
         expr = self.expr
         for used in reversed(self.graph()[:-1]):
-            expr = expr.subs(used.result, used.expr)
+            expr = expr.xreplace({used.result: used.expr})  # subs would try to simplify nested cases, for minutes
         return self.replace(expr=expr, uses=(), fill=self._all_fills())
 
     def _all_fills(self):
