@@ -21,7 +21,6 @@ from onegpu.memory import (
     cards_for_state,
     fits,
     headroom,
-    kept_per_layer,
     largest_model,
     training_memory,
     training_state,
@@ -175,7 +174,7 @@ def test_bind_and_solve_for():
     del REGISTRY["flops_for_test"]
     assert largest_model(memory_bytes=training_state(params=7e9)) == pytest.approx(7e9, rel=1e-15)
     with pytest.raises(ValueError, match="one solution"):
-        kept_per_layer.solve_for(REGISTRY["seq_len"], REGISTRY["params"])
+        training_time.solve_for(REGISTRY["seq_len"], REGISTRY["params"])
 
 
 def test_arrays():
@@ -264,8 +263,9 @@ def test_python_and_javascript_agree(formula):
     python, rules = computed(formula, columns, len(cases))
     body = """return data.cases.map(v => {
         for (const name of data.graph) v[name] = ONEGPU.formulas[name](v);
-        return {...v, rules: data.rules.filter(name => ONEGPU.rules[name](v))}; })"""
-    script = run(body, {"cases": [coded(formula, c) for c in cases], "graph": [f.name for f in formula.graph()], "rules": list(rules)})
+        return {...Object.fromEntries(data.keep.map(n => [n, v[n]])), rules: data.rules.filter(name => ONEGPU.rules[name](v))}; })"""
+    script = run(body, {"cases": [coded(formula, c) for c in cases], "graph": [f.name for f in formula.graph()], "rules": list(rules),
+                        "keep": [formula.name, *(q.name for q in formula._arguments)]})
     for i, v in enumerate(script):
         assert v["rules"] == [n for n, holds in rules.items() if holds[i]]
     for p, v in zip(python, script, strict=True):

@@ -251,9 +251,11 @@ def box(root, name):
 
 
 def readout(root, name=""):
-    """All that a calculator shows of its results at once, and every value but one input's own, unrounded. (A list of plans follows some frames later.)"""
+    """All that a calculator shows of its results, and every value but one input's own, unrounded."""
+    if root.locator(".onegpu-plans table").count():  # the list of plans follows some frames later
+        root.evaluate("root => new Promise(done => { const look = () => root.onegpu.listed ? done() : requestAnimationFrame(look); look(); })")
     return root.evaluate("""(root, name) => [
-        [...root.querySelectorAll("output, .onegpu-stack, .onegpu-wrong .onegpu-note")].map(e => e.textContent)
+        [...root.querySelectorAll("output, .onegpu-stack, .onegpu-plans, .onegpu-wrong .onegpu-note")].map(e => e.textContent)
             .concat([...root.querySelectorAll(".onegpu-curve")].map(e => e.innerHTML)).join("|"),
         JSON.stringify({ ...root.onegpu.values, [name]: 0 })]""", name)
 

@@ -403,11 +403,11 @@ var onegpu = (() => {
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
-    const list = make("div", { class: "onegpu-plans" });
+    const list = make("div", { class: "onegpu-plans" }), advice = make("div");
     const reset = make("button", { type: "button" }, words.reset);
     reset.addEventListener("click", () => { refused = null; state = { ...spec.start }; update(); changed(state); });
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), list, live));
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), list, advice, live));
     let speak, think, jobs = 0, refused = null;
 
     // The plans that fit, fastest first, and why the others were refused.
@@ -430,7 +430,7 @@ var onegpu = (() => {
     function advise(found) {
       const change = ratio => ratio === 0 ? words.makes_fit : human(ratio - 1, "share", lib.words, 2).replace(/^(?=[1-9])/, "+");
       const helps = found.filter(([, ratio]) => ratio < Infinity).map(([n, ratio]) => `${label(n)} ${change(ratio)}`).join(", ");
-      list.append(make("p", { class: "onegpu-moment" }, helps ? fill(words.first, { helps }) : words.first_none));
+      advice.replaceChildren(make("p", { class: "onegpu-moment" }, helps ? fill(words.first, { helps }) : words.first_none));
     }
 
     function update(by) {
@@ -453,8 +453,9 @@ var onegpu = (() => {
       if (spec.search) {
         const job = ++jobs, current = () => job === jobs;
         clearTimeout(think);
+        advice.replaceChildren();
         if (refused) list.replaceChildren();
-        else slowly(searching(spec, lib, state), found => list.replaceChildren(...plans(found, failed)), current);
+        else slowly(searching(spec, lib, state), found => { list.replaceChildren(...plans(found, failed)); root.onegpu.listed = true; }, current);
         if (spec.search.changes && !failed) think = setTimeout(() => slowly(doubling(spec, lib, state), advise, current), 300);
       }
       clearTimeout(speak);

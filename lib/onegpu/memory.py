@@ -73,12 +73,12 @@ linear_activations = formula(
     "linear_activations", r"c_\text{lin}", "B/(s·b·h)",
     sp.Piecewise((8 + 4 * _q + 4 * _kv + _ff + 2 * dropout, sp.Eq(n_experts, 0) & sp.Eq(kv_lora_rank, 0)), (sparse_activations.result, True)),
     uses=[sparse_activations], source=KORTHIKANTI,
-    cases=[Case(dict(n_heads=96, d_head=128, d_model=12288, n_kv_heads=96, n_ff_matrices=2, d_ff=49152, dropout=True), 34,
+    cases=[Case(dict(n_heads=96, d_head=128, d_model=12288, n_kv_heads=96, n_ff_matrices=2, d_ff=49152, n_layers=96, dropout=True), 34,
                 "Korthikanti et al. 2022, equation 1: 34·s·b·h"),
            Case(_V3 | dict(sparse_activations=63.6), 63.6, "counted: experts have their own formula"),
            Case(dict(n_heads=1, d_head=1, d_model=1, n_kv_heads=1, d_ff=1, n_ff_matrices=2, n_layers=1, kv_lora_rank=1, sparse_activations=5), 5, "counted: so has latent attention"),
            Case(dict(n_heads=1, d_head=1, d_model=1, n_kv_heads=1, d_ff=1, n_ff_matrices=2, n_layers=1, n_experts=1, sparse_activations=5), 5, "counted: one expert too"),
-           Case(dict(n_heads=32, d_head=128, d_model=4096, n_kv_heads=8, n_ff_matrices=3, d_ff=14336), 34.0, "counted: Llama 3 8B, 8 + 4 + 1 + 21")])
+           Case(dict(n_heads=32, d_head=128, d_model=4096, n_kv_heads=8, n_ff_matrices=3, d_ff=14336, n_layers=32), 34.0, "counted: Llama 3 8B, 8 + 4 + 1 + 21")])
 
 score_activations = formula(
     "score_activations", r"c_\text{attn}", "B/(s·b·h)",
@@ -94,7 +94,7 @@ score_activations = formula(
 
 _selective = sp.Eq(recompute, 1) & sp.Ne(attention, 0)
 _layer = linear_activations.result + score_activations.result
-_GPT3 = dict(n_heads=96, d_head=128, d_model=12288, n_kv_heads=96, n_ff_matrices=2, d_ff=49152, seq_len=2048, attention="eager-bf16", dropout=True)
+_GPT3 = dict(n_heads=96, d_head=128, d_model=12288, n_kv_heads=96, n_ff_matrices=2, d_ff=49152, n_layers=96, seq_len=2048, attention="eager-bf16", dropout=True)
 
 _cached_ff = (2 * d_ff + d_model) / d_model
 _cached_experts = (n_active_experts + n_shared_experts) * (2 * d_ff_expert + d_model) / d_model
@@ -104,7 +104,7 @@ cached_activations = formula(
     "cached_activations", r"c_\text{cached}", "B/(s·b·h)",
     4 + (2 * (q_lora_rank + kv_lora_rank + d_rope) + n_heads * (2 * d_v + 4)) / d_model + _cached_ff + (_cached_experts - _cached_ff) * expert_layers.result / n_layers,
     uses=[expert_layers], numbered=False, source="DeepSeek-AI 2024, DeepSeek-V3, section 3.2.3, arXiv 2412.19437",
-    cases=[Case(_V3 | dict(expert_layers=61), 167552 / 7168, "counted for DeepSeek-V3: 168 kB a token and layer"),
+    cases=[Case({n: x for n, x in _V3.items() if n not in ("n_kv_heads", "d_head", "d_nope", "n_ff_matrices")} | dict(expert_layers=61), 167552 / 7168, "counted for DeepSeek-V3: 168 kB a token and layer"),
            Case(dict(n_layers=4, expert_layers=1, d_model=10, n_heads=3, d_ff=7, q_lora_rank=2, kv_lora_rank=4, d_rope=5, d_v=6, n_active_experts=2, n_shared_experts=3, d_ff_expert=11, n_experts=9),
                 4 + (22 + 48) / 10 + 2.4 + (5 * 3.2 - 2.4) / 4, "counted")])
 

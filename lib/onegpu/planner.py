@@ -64,14 +64,18 @@ def _bound(base, name, symbol, cases, **inputs):
 _V3 = dict(params=671026419200, expert_params=653908770816, pipeline_parallel=16, zero_stage=1, data_parallel=128)
 _TWO = dict(params=80e9, expert_params=16e9, tensor_parallel=2, pipeline_parallel=4, zero_stage=1, data_parallel=6, context_parallel=2)
 
+def _some(inputs, *without):
+    return {n: x for n, x in inputs.items() if n not in without}
+
+
 dense_state = _bound(sharded_state, "dense_state", r"M_\text{dense}", [
     Case(_TWO | dict(zero_stage=z, grad_bytes=4), 8e9 * b, "counted: over twelve cards") for z, b in ((0, 18), (1, 7), (2, 2 + 16 / 12), (3, 1.5))], params=params - expert_params, data_parallel=_group)
 expert_state = _bound(sharded_state, "expert_state", r"M_\text{experts}", [
-    Case(_V3 | dict(expert_parallel=64), 0.63858e9 * (4 + 12 / 2), "DeepSeek-V3's plan: 0.639B expert parameters a card, their optimizer over two", rel=1e-4),
-    Case(_TWO | dict(expert_parallel=4), 1e9 * (4 + 2), "counted: over 6 · 2 · 2 / 4 cards")], params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
+    Case(_some(_V3, "params") | dict(expert_parallel=64), 0.63858e9 * (4 + 12 / 2), "DeepSeek-V3's plan: 0.639B expert parameters a card, their optimizer over two", rel=1e-4),
+    Case(_some(_TWO, "params") | dict(expert_parallel=4), 1e9 * (4 + 2), "counted: over 6 · 2 · 2 / 4 cards")], params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
 dense_bytes = _bound(data_parallel_bytes, "dense_bytes", r"m_\text{dense}", [
     Case(_TWO | dict(zero_stage=z, grad_bytes=4, accumulation_steps=3), 8e9 * b * 11 / 12, "counted: a ring of twelve") for z, b in ((0, 8), (1, 6), (2, 14), (3, 24))], params=params - expert_params, data_parallel=_group)
-expert_bytes = _bound(data_parallel_bytes, "expert_bytes", r"m_\text{experts}", [Case(_TWO | dict(expert_parallel=4), 1e9 * 4 * 5 / 6, "counted: a ring of six")],
+expert_bytes = _bound(data_parallel_bytes, "expert_bytes", r"m_\text{experts}", [Case(_some(_TWO, "params") | dict(expert_parallel=4), 1e9 * 4 * 5 / 6, "counted: a ring of six")],
                       params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
 card_bandwidth = _bound(data_parallel_bandwidth, "card_bandwidth", r"W_\text{group}", [
     Case(dict(data_parallel=4, context_parallel=2, link_bandwidth=450e9, network_bandwidth=50e9, link_fraction=0.8), 360e9, "counted: inside a node"),
@@ -101,7 +105,7 @@ card_pipeline_time = _bound(pipeline_time, "card_pipeline_time", r"t_\text{pipel
 #: Inputs that break no rule, for cases in which other parts matter.
 _LEGAL = dict(gpus=8, data_parallel=2, accumulation_steps=1, global_batch=2**20, micro_batch=1, seq_len=4096, n_layers=2, n_heads=2, gpus_per_node=8, n_experts=0)
 #: Llama 3.1 405B at 128K tokens, a layer on each of 16 stages; DeepSeek-V3, one layer.
-_KV = dict(accumulation_steps=1, layers_per_stage=126 / 16, seq_len=131072, micro_batch=1, n_kv_heads=8, d_head=128, tensor_parallel=8, link_bandwidth=450e9, network_bandwidth=50e9)
+_KV = dict(accumulation_steps=1, layers_per_stage=8, seq_len=131072, micro_batch=1, n_kv_heads=8, d_head=128, tensor_parallel=8, link_bandwidth=450e9, network_bandwidth=50e9)
 _EP = dict(accumulation_steps=1, layers_per_stage=1, expert_layers=1, n_layers=1, seq_len=4096, micro_batch=1, d_model=7168, n_active_experts=8, dispatch_bytes=1, link_bandwidth=160e9, network_bandwidth=50e9)
 
 # -- memory of a plan ------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ _EP = dict(accumulation_steps=1, layers_per_stage=1, expert_layers=1, n_layers=1
 #: DualPipe feeds the pipeline from both ends: two copies of the weights, and one micro-batch more.
 second_copy = formula(
     "second_copy", r"M_\text{copy}", "B", sp.Piecewise((weight_bytes / pipeline_parallel * ((params - expert_params) / tensor_parallel + expert_params / expert_parallel), _dual), (0, True)), numbered=False,
-    cases=[Case(_TWO | dict(expert_parallel=4, schedule="dualpipe"), 2 * (8e9 + 1e9), "counted: the weights once more"), Case(_TWO, 0, "counted: 1F1B has one copy")])
+    cases=[Case(_some(_TWO, "zero_stage", "data_parallel", "context_parallel") | dict(expert_parallel=4, schedule="dualpipe"), 2 * (8e9 + 1e9), "counted: the weights once more"), Case(_some(_TWO, "zero_stage", "data_parallel", "context_parallel"), 0, "counted: 1F1B has one copy")])
 
 plan_state = formula(
     "plan_state", r"M_\text{state,plan}", "B", dense_state.result + expert_state.result + second_copy.result, uses=[dense_state, expert_state, second_copy], numbered=False,
@@ -127,7 +131,7 @@ card_memory = formula(
     + sp.Piecewise((plan_activations.result + _loss, sp.Eq(pipeline_parallel, 1) | _dual),
                    (sp.Max(plan_activations.result, plan_activations.result * in_flight_last.result / in_flight.result + _loss), True)),
     uses=[plan_state, gathered_unit, layer_working_set, plan_activations, in_flight, in_flight_last, logits], rules=PLAN_RULES,
-    cases=[Case(_LEGAL | dict(plan_state=10e9, gathered_unit=1e9, layer_working_set=8e9, plan_activations=20e9, in_flight=4, in_flight_last=2, logits=loss, tensor_parallel=2, context_parallel=2, seq_len=8192, pipeline_parallel=p, schedule=how, accumulation_steps=2, n_experts=1),
+    cases=[Case(_LEGAL | dict(plan_state=10e9, gathered_unit=1e9, layer_working_set=8e9, plan_activations=20e9, in_flight=4, in_flight_last=2, logits=loss, tensor_parallel=2, context_parallel=2, seq_len=16384, pipeline_parallel=p, schedule=how, accumulation_steps=2, n_experts=1),
                 m, f"counted: {what}")
            for p, loss, how, m, what in ((1, 8e9, "1f1b", 35e9, "no pipeline"), (2, 8e9, "1f1b", 33e9, "the first stage"), (2, 60e9, "1f1b", 38e9, "the last stage"), (2, 8e9, "dualpipe", 35e9, "both ends"))])
 
@@ -150,7 +154,7 @@ context_time = formula(
     3 * _layers * 2 * seq_len * micro_batch * n_kv_heads * d_head / tensor_parallel * weight_bytes * (context_parallel - 1) / context_parallel
     / sp.Piecewise((link_bandwidth * link_fraction, _cards <= gpus_per_node), (network_bandwidth * network_fraction, True)), uses=[layers_per_stage], numbered=False,
     source="Grattafiori et al. 2024, Llama 3, section 3.3.2, arXiv 2407.21783",
-    cases=[Case(_KV | dict(context_parallel=16), 3 * 126 / 16 * 62914560 / 40e9, "counted: 63 MB for each layer and sequence of 405B at 128K"),
+    cases=[Case(_KV | dict(context_parallel=16), 3 * 8 * 62914560 / 40e9, "counted: 63 MB for each layer and sequence of 405B at 128K"),
            Case(_KV | dict(context_parallel=1), 0, "counted: nobody to ask"),
            Case(dict(accumulation_steps=5, layers_per_stage=7, seq_len=11, micro_batch=13, n_kv_heads=4, d_head=17, tensor_parallel=2, context_parallel=2, link_bandwidth=100, network_bandwidth=1, link_fraction=0.5),
                 3 * 35 * 2 * 11 * 13 * 34 * 2 / 2 / 50, "counted: inside a node")])
@@ -216,7 +220,7 @@ card_step_time = formula(
 card_mfu = formula(
     "card_mfu", r"\text{MFU}_\text{plan}", "share",
     training_flops_per_token.result * accumulation_steps * micro_batch * seq_len / (_cards * pipeline_parallel * peak_flops * card_step_time.result), uses=[training_flops_per_token, card_step_time], valid=SHARE, numbered=False,
-    cases=[Case(_LEGAL | dict(training_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=8192, tensor_parallel=2, context_parallel=2, pipeline_parallel=2, peak_flops=1e15, card_step_time=8.192 * 4), 0.25, "counted")])
+    cases=[Case(_LEGAL | dict(training_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=16384, tensor_parallel=2, context_parallel=2, pipeline_parallel=2, peak_flops=1e15, card_step_time=16.384 * 4), 0.25, "counted")])
 
 _links = (replicas, micro_batches)
 plan_gpu_memory, plan_step_time, plan_step_mfu = (f.connect(*_links) for f in (card_memory, card_step_time, card_mfu))
