@@ -7,7 +7,8 @@ from onegpu.calculator import modules
 
 FORMULAS = [f for m in modules() for f in m._section.formulas]
 #: Mutants that mean the same: a whole number is 1, or above 0, if and only if its square is.
-EQUIVALENT = {("plan_memory", "pipeline_parallel squared"), ("expert_layers", "n_experts squared")}
+EQUIVALENT = {("plan_memory", "pipeline_parallel squared"), ("expert_layers", "n_experts squared"),
+              ("linear_activations", "n_experts squared"), ("linear_activations", "kv_lora_rank squared"), ("card_memory", "pipeline_parallel squared")}
 
 
 def mutants(expr):

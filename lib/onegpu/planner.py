@@ -72,10 +72,11 @@ dense_state = _bound(sharded_state, "dense_state", r"M_\text{dense}", [
     Case(_TWO | dict(zero_stage=z, grad_bytes=4), 8e9 * b, "counted: over twelve cards") for z, b in ((0, 18), (1, 7), (2, 2 + 16 / 12), (3, 1.5))], params=params - expert_params, data_parallel=_group)
 expert_state = _bound(sharded_state, "expert_state", r"M_\text{experts}", [
     Case(_some(_V3, "params") | dict(expert_parallel=64), 0.63858e9 * (4 + 12 / 2), "DeepSeek-V3's plan: 0.639B expert parameters a card, their optimizer over two", rel=1e-4),
-    Case(_some(_TWO, "params") | dict(expert_parallel=4), 1e9 * (4 + 2), "counted: over 6 · 2 · 2 / 4 cards")], params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
+    *(Case(_some(_TWO, "params") | dict(expert_parallel=4, zero_stage=z, grad_bytes=4), 1e9 * b, "counted: over 6 · 2 · 2 / 4 cards") for z, b in ((0, 18), (1, 8), (2, 2 + 16 / 6), (3, 3)))], params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
 dense_bytes = _bound(data_parallel_bytes, "dense_bytes", r"m_\text{dense}", [
     Case(_TWO | dict(zero_stage=z, grad_bytes=4, accumulation_steps=3), 8e9 * b * 11 / 12, "counted: a ring of twelve") for z, b in ((0, 8), (1, 6), (2, 14), (3, 24))], params=params - expert_params, data_parallel=_group)
-expert_bytes = _bound(data_parallel_bytes, "expert_bytes", r"m_\text{experts}", [Case(_some(_TWO, "params") | dict(expert_parallel=4), 1e9 * 4 * 5 / 6, "counted: a ring of six")],
+expert_bytes = _bound(data_parallel_bytes, "expert_bytes", r"m_\text{experts}", [
+    Case(_some(_TWO, "params") | dict(expert_parallel=4, zero_stage=z, grad_bytes=4, accumulation_steps=3), 1e9 * b * 5 / 6, "counted: a ring of six") for z, b in ((0, 8), (1, 6), (2, 14), (3, 24))],
                       params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
 card_bandwidth = _bound(data_parallel_bandwidth, "card_bandwidth", r"W_\text{group}", [
     Case(dict(data_parallel=4, context_parallel=2, link_bandwidth=450e9, network_bandwidth=50e9, link_fraction=0.8), 360e9, "counted: inside a node"),
@@ -155,6 +156,7 @@ context_time = formula(
     / sp.Piecewise((link_bandwidth * link_fraction, _cards <= gpus_per_node), (network_bandwidth * network_fraction, True)), uses=[layers_per_stage], numbered=False,
     source="Grattafiori et al. 2024, Llama 3, section 3.3.2, arXiv 2407.21783",
     cases=[Case(_KV | dict(context_parallel=16), 3 * 8 * 62914560 / 40e9, "counted: 63 MB for each layer and sequence of 405B at 128K"),
+           Case(_KV | dict(context_parallel=4), 3 * 8 * 50331648 / 40e9, "counted: 32 cards, four nodes"),
            Case(_KV | dict(context_parallel=1), 0, "counted: nobody to ask"),
            Case(dict(accumulation_steps=5, layers_per_stage=7, seq_len=11, micro_batch=13, n_kv_heads=4, d_head=17, tensor_parallel=2, context_parallel=2, link_bandwidth=100, network_bandwidth=1, link_fraction=0.5),
                 3 * 35 * 2 * 11 * 13 * 34 * 2 / 2 / 50, "counted: inside a node")])
