@@ -49,6 +49,16 @@ def test_a_plan_that_fits_is_legal(case):
 
 
 @pytest.mark.parametrize("case", [*CASES.values(), *MORE.values()], ids=[*CASES, *MORE])
+def test_without_the_new_axes_a_plan_is_section_4s(case):
+    """One context, no experts, 1F1B: memory, time and MFU are those of section 4's formulas."""
+    for plan in search(**case, **COMMON).ranked[:5]:
+        given = {n: plan[n] for n in (*AXES, "data_parallel", "accumulation_steps")} | case | COMMON
+        for formula, name in ((plan_memory, "card_memory"), (step_time, "card_step_time"), (step_mfu, "card_mfu")):
+            wanted = {*formula.inputs(), *(s.partition(".")[0] for s in formula.sources.values())}
+            assert formula(**{n: v for n, v in given.items() if n in wanted}) == pytest.approx(plan[name], rel=1e-12)
+
+
+@pytest.mark.parametrize("case", [*CASES.values(), *MORE.values()], ids=[*CASES, *MORE])
 def test_the_tree_agrees_with_the_planner(case):
     """The tree's plan is the planner's kind, or a simpler one that is at most 5 % slower."""
     best, (rung, plans, _) = search(**case, **COMMON).best, decide(**case, **COMMON)[-1]

@@ -28,6 +28,7 @@ var onegpu = (() => {
     return [text, prefixes[power]];
   }
 
+  const grouped = n => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
   const binary = (x, digits) => { const [n, p] = scaled(x, 1024, SI.slice(0, 6), digits); return p ? `${n} ${p.toUpperCase()}iB` : `${n} B`; };
   const prefixed = (x, unit, digits) => { const [n, p] = scaled(x, 1000, SI, digits); return `${n} ${p}${unit}`; };
   const count = (words, unit, number) => fill(words.unit.count, { number, unit: words.unit[unit][number === "1" ? 0 : 1] });
@@ -90,6 +91,7 @@ var onegpu = (() => {
 
   // -- evaluation ------------------------------------------------------------------------------
 
+  const codeOf = (q, x) => q.choices ? q.choices.findIndex(c => c.value === x) : x;  // a choice is its position
   const error = (words, name, value, allowed) => fill(words.error.must_be, { name, value, allowed });
 
   function check(q, name, x, words) {
@@ -121,10 +123,11 @@ var onegpu = (() => {
       for (const n of lib.fields) {
         const choices = lib.quantities[n].choices;
         row[n] = shape[n] ?? (choices ? choices[0].value : 0);
-        v[n] = choices ? choices.findIndex(c => c.value === row[n]) : Number(row[n]);
+        v[n] = codeOf(lib.quantities[n], row[n]);
       }
       for (const n of lib.shape) v[n] = lib.formulas[n](v);
-      if (!lib.rules.kv_heads_divide(v)) throw new RangeError(fill(lib.words.rule.kv_heads_divide, v));
+      const broken = lib.legal.find(n => !lib.rules[n](v));
+      if (broken) throw new RangeError(fill(lib.words.rule[broken], v));
       for (const attribute in lib.counts) row[attribute] = v[lib.counts[attribute]];
       counts.set(shape, row);
     }
@@ -178,7 +181,7 @@ var onegpu = (() => {
     for (const name in spec.inputs) {
       const q = lib.quantities[name], x = valueOf(spec, lib, state, name), wrong = check(q, name, x, lib.words);
       if (wrong) errors[name] = wrong;
-      v[name] = q.choices ? q.choices.findIndex(c => c.value === x) : x;
+      v[name] = codeOf(q, x);
     }
     for (const [owner, one, other] of spec.equal || []) {
       const row = rowOf(lib, state, owner);
@@ -205,18 +208,17 @@ var onegpu = (() => {
     const { axes, limit, order, goal } = spec.search, names = Object.keys(axes), { values, errors } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
     const found = { plans: [], refused: {}, count: 0 };
     if (Object.keys(errors).length) return found;
-    const code = (n, x) => lib.quantities[n].choices ? lib.quantities[n].choices.findIndex(c => c.value === x) : x;
     const tried = names.map(n => axes[n]), v = { ...values }, refuse = (n, k) => { if (k) found.refused[n] = (found.refused[n] || 0) + k; };
     const size = () => tried.reduce((n, t) => n * t.length, 1), { alone, first, then } = spec.order;
     found.count = size();
     names.forEach((n, i) => {  // values of an axis that no plan can have
       for (const rule of alone[n]) {
         const before = size();
-        tried[i] = tried[i].filter(x => lib.rules[rule]({ ...values, [n]: code(n, x) }));
+        tried[i] = tried[i].filter(x => lib.rules[rule]({ ...values, [n]: codeOf(lib.quantities[n], x) }));
         refuse(rule, before - size());
       }
     });
-    const codes = names.map((n, i) => tried[i].map(x => code(n, x))), at = names.map(() => 0);
+    const codes = names.map((n, i) => tried[i].map(x => codeOf(lib.quantities[n], x))), at = names.map(() => 0);
     search: for (let n = 1; size(); n++) {
       if (n % 256 === 0) yield;
       names.forEach((n, i) => { v[n] = codes[i][at[i]]; });
@@ -420,8 +422,8 @@ var onegpu = (() => {
         button.addEventListener("click", () => { for (const n in axes) state = { ...state, [n]: p[n] }; update(); changed(state); });
         return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
       };
-      const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${k}`).join(", ");
-      const title = found.plans.length ? fill(words.plans, { found: found.plans.length, count: found.count }) : fill(words.none, { count: found.count });
+      const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(", ");
+      const title = found.plans.length ? fill(words.plans, { found: grouped(found.plans.length), count: grouped(found.count) }) : fill(words.none, { count: grouped(found.count) });
       return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("th", {}), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
         ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];
     }

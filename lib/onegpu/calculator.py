@@ -63,7 +63,7 @@ def library(formulas, attributes, names=None):
     """
     own = {}
     if "model" in attributes:  # what reads a config.json and counts its parameters
-        own = {"counts": COUNTS, "shape": [f.name for f in shape._section.formulas], "fields": list(shape.active_params.inputs()), "families": configs.javascript()}
+        own = {"counts": COUNTS, "shape": [f.name for f in shape._section.formulas], "fields": list(shape.active_params.inputs()), "legal": [r.name for r in shape.RULES], "families": configs.javascript()}
         formulas = {f.name: f for f in [*formulas, *shape._section.formulas]}.values()
     quantities = {f.name: f.result for f in formulas} | {n: q for f in formulas for n, q in f.inputs().items()}
     quantities |= {n: REGISTRY[n] for n in names or ()}
@@ -143,11 +143,11 @@ class Calculator(anywidget.AnyWidget):
             self.inputs.setdefault(name, REGISTRY[name])
             self.sources.setdefault(name, REGISTRY[name].source or "")
         show = self._show = list(start or {})
-        own = (start or {}).get("model")
-        shaped = {}
+        own, shaped = (start or {}).get("model"), {}
         if isinstance(own, catalog.Transformer):
             start = start | {"model": own.name}
-            shaped = {"shape": {f.name: getattr(own, f.name) for f in fields(catalog.Transformer)}} if catalog.MODELS.get(own.name) is not own else {}
+            if catalog.MODELS.get(own.name) is not own:
+                shaped = {"shape": {f.name: getattr(own, f.name) for f in fields(catalog.Transformer)}}
         start = {name: value for name, value in (start or {}).items() if value is not None}
         self.pickers = [o for o in CATALOGS if o in start and any(s.startswith(o + ".") for s in self.sources.values())]
         unknown = [n for n in show if n not in self.inputs and n not in self.pickers]
@@ -157,7 +157,11 @@ class Calculator(anywidget.AnyWidget):
         for name, value in start.items():
             REGISTRY[name].check(value) if name in self.inputs else row(name, began)
         attributes = {o: {s.partition(".")[2] for n, s in self.sources.items() if s.startswith(o + ".") and n not in start} for o in self.pickers}
-        self.equal = [(first.partition(".")[0], first.partition(".")[2], second.partition(".")[2]) for name, second in also if name not in start for first in [self.sources[name]]]
+        self.equal = []
+        for name, second in also:
+            (owner, _, one), (_, _, other) = self.sources[name].partition("."), second.partition(".")
+            if name not in start:
+                self.equal.append((owner, one, other))
         for owner, *pair in self.equal:
             attributes.get(owner, set()).update(pair)
         self.rows = {o: [r.name for r in CATALOGS[o].values() if all(getattr(r, a) is not None for a in attributes[o]) and not self._parted(o, r)] for o in self.pickers}

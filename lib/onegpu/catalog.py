@@ -7,7 +7,7 @@ memory labels are read as GiB.
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from . import labels, shape
+from . import shape
 from .configs import read_config
 from .facts import rows as _rows
 from .formula import REGISTRY
@@ -49,7 +49,7 @@ class Transformer:
     Raises
     ------
     ValueError
-        If ``n_kv_heads`` does not divide ``n_heads``.
+        If key-value heads do not divide query heads, or there are more visited experts or dense layers than there can be.
 
     Examples
     --------
@@ -91,8 +91,10 @@ class Transformer:
     catalog_kind = "model"
 
     def __post_init__(self):
-        if self.n_heads % self.n_kv_heads:
-            raise ValueError(labels.text("rule.kv_heads_divide", n_heads=self.n_heads, n_kv_heads=self.n_kv_heads))
+        for rule in shape.RULES:
+            values = {q.name: getattr(self, q.name) for q in rule.arguments}
+            if not rule.holds_for_one(*values.values()):
+                raise ValueError(rule.message.format(**values))
 
     def __str__(self):
         return self.name

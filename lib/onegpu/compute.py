@@ -80,6 +80,8 @@ def flops_per_weight():
 
 
 FORWARD, BACKWARD = flops_per_weight()
+#: Work with every layer computed again over the work without: 8/6.
+RECOMPUTED = (FORWARD + BACKWARD + FORWARD) / (FORWARD + BACKWARD)
 
 # -- FLOPs -----------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ def published_runs(*, mfu=0.4):
     def paint(axes):
         ends = [min(asked) / 3, max(asked) * 3]
         axes.plot(ends, ends, color=INK, linestyle="--", label=word("line", mfu=units.human(mfu, "share")))
-        axes.plot([4 / 3 * x for x, _ in again], [h for _, h in again], "o", color="#d55e00", markerfacecolor="none", markersize=6, label=word("hardware"))
+        axes.plot([float(compute.RECOMPUTED) * x for x, _ in again], [h for _, h in again], "o", color="#d55e00", markerfacecolor="none", markersize=6, label=word("hardware"))
         axes.plot(asked, [r.gpu_hours for r in runs], "o", color="#0072b2", markersize=5)
         for run, x in zip(runs, asked, strict=True):
             if run.name in named:

@@ -293,6 +293,11 @@ class Rule:
         return sp.lambdify(self.arguments, self.condition, modules="numpy", printer=_NumPy({"fully_qualified_modules": False, "inline": True}))
 
     @functools.cached_property
+    def holds_for_one(self):
+        """The same for plain numbers, without loading NumPy."""
+        return sp.lambdify(self.arguments, self.condition, modules="math")
+
+    @functools.cached_property
     def javascript(self):
         """The condition in JavaScript, over an object ``v``."""
         return javascript(self.condition)
@@ -563,15 +568,18 @@ class Formula:
         return {n: s for n, s in self.sources.items() if s != self.inputs()[n].source}
 
     def bind(self, result, **inputs):
-        """A formula with another result whose inputs stand for other quantities or expressions."""
-        changed = {REGISTRY[name]: expr for name, expr in inputs.items()}
-        uses, swap = [], {}
+        """A formula with another result whose inputs stand for other quantities or expressions, and used formulas for other formulas."""
+        swap = {REGISTRY[name]: getattr(value, "result", value) for name, value in inputs.items()}
+        uses = []
         for used in self.uses:
-            if set(inputs) & set(used.inputs()):
+            if isinstance(inputs.get(used.name), Formula):
+                used = inputs[used.name]
+            elif set(inputs) & set(used.inputs()):
                 name = Quantity(f"{result.name}_{used.name}", rf"{used.result.tex}'", used.result.unit, valid=used.result.valid)
-                used, swap[used.result] = used.bind(name, **inputs), name
+                swap[used.result] = name
+                used = used.bind(name, **{n: v for n, v in inputs.items() if n in used.inputs()})
             uses.append(used)
-        return self.replace(result=result, expr=self.expr.subs({**changed, **swap}, simultaneous=True), uses=uses, cases=(), number=None,
+        return self.replace(result=result, expr=self.expr.subs(swap, simultaneous=True), uses=uses, cases=(), number=None,
                             fill={n: s for n, s in self.fill.items() if n not in inputs})
 
     def solve_for(self, quantity, result, **fields):

@@ -153,13 +153,24 @@ class Measurement:
 
     # -- the peak
 
+    def over(self, stage):
+        """Cards that share what a ZeRO stage shards."""
+        return self.data_parallel * self.context_parallel if self.zero_stage >= stage else 1
+
+    @property
+    def always(self):
+        """Weights, master copy and moments on the card [B]."""
+        return self.params * (self.weight_bytes / self.over(3) + (self.master_bytes + self.optimizer_bytes) / self.over(1))
+
+    @property
+    def gradients(self):
+        """All gradients on the card [B]."""
+        return self.params * self.grad_bytes / self.over(2)
+
     @cached_property
     def phases(self):
         """Bytes at the moments that can be the peak: the loss, backward, the optimizer's step."""
-        m, group = self.shape, self.data_parallel * self.context_parallel
-        over = {stage: group if self.zero_stage >= stage else 1 for stage in (1, 2, 3)}
-        always = self.params * (self.weight_bytes / over[3] + (self.master_bytes + self.optimizer_bytes) / over[1])
-        gradients = self.params * self.grad_bytes / over[2]
+        m, always, gradients = self.shape, self.always, self.gradients
         held = m.head_params * self.grad_bytes / self.tensor_parallel if self.optimizer_in_backward else gradients
         activations = self.tokens * self.kept * self.stage_layers * self.in_flight
         live, gathered = self.tokens * self.live, self.whole(self.gathered)
@@ -168,16 +179,16 @@ class Measurement:
             loss = self.tokens * (m.d_model * (2 / self.norm_ways + 2) + m.vocab_size * self.bytes_per_logit / self.tensor_parallel)
         forward = always + gathered + held * self.accumulate + activations + loss + live * self.static
         backward = always + gathered + live + (held + activations if self.accumulate else max(held, activations))
-        step = always + held + self.params * self.step_bytes / over[1]
-        side = self._side_pools(gradients) if self.kind == "reserved" else 0
+        step = always + held + self.params * self.step_bytes / self.over(1)
+        side = self._side_pools() if self.kind == "reserved" else 0
         return {"loss": forward + side, "backward": 0 if self.static else backward + side, "step": step + side}
 
-    def _side_pools(self, gradients):
+    def _side_pools(self):
         """What FSDP2's streams keep for themselves: sharded gradients, the gather's flat buffer, and early in 2024 the reduce-scatter's input."""
         if self.pools == "none":
             return 0
         largest = self.whole("output" if "output" in self.gathered else "root")
-        return gradients + max(largest, 2 * self.whole("block")) + (2 * largest if self.pools == "fsdp2+input" else 0)
+        return self.gradients + max(largest, 2 * self.whole("block")) + (2 * largest if self.pools == "fsdp2+input" else 0)
 
     @property
     def predicted(self):
@@ -187,9 +198,7 @@ class Measurement:
     @property
     def plain_sum(self):
         """What adding everything gives: state, all gradients, activations of one micro-batch, 12 bytes a logit [B]."""
-        over = {stage: self.data_parallel * self.context_parallel if self.zero_stage >= stage else 1 for stage in (1, 2, 3)}
-        state = self.params * (self.weight_bytes / over[3] + self.grad_bytes / over[2] + (self.master_bytes + self.optimizer_bytes) / over[1])
-        return state + self.tokens * (self.kept * self.stage_layers + 12 * self.shape.vocab_size / self.tensor_parallel)
+        return self.always + self.gradients + self.tokens * (self.kept * self.stage_layers + 12 * self.shape.vocab_size / self.tensor_parallel)
 
     @property
     def residual(self):

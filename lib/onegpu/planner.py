@@ -9,10 +9,10 @@ from math import prod
 
 import sympy as sp
 
-from .compute import BACKWARD, FORWARD, training_flops_per_token
+from .compute import BACKWARD, FORWARD
 from .coupling import *
 from .formula import REGISTRY, Case, Formula, Quantity, Rule, Section, search_order
-from .memory import layer_working_set, logits
+from .memory import fits, headroom, layer_working_set, logits
 from .quantities import *
 from .shape import expert_layers
 
@@ -55,10 +55,10 @@ _group = data_parallel * context_parallel  # shares gradients and optimizer
 _experts_group = _group * tensor_parallel / expert_parallel
 
 
-def _bound(base, name, symbol, cases, **inputs):
-    """A formula of section 4 whose inputs stand for other groups of cards."""
-    result = Quantity(name, symbol, base.result.unit, valid=base.result.valid)
-    return _section.add(base.bind(result, **inputs).replace(cases=cases, source=""), numbered=False)
+def _bound(base, name, symbol, cases, numbered=False, rules=(), **inputs):
+    """A formula of sections 1 and 4 for other groups of cards, or made of the parts of a plan."""
+    result = Quantity(name, symbol, base.result.unit, valid=base.result.valid, choices=base.result.choices)
+    return _section.add(base.bind(result, **inputs).replace(cases=cases, source="", rules=rules), numbered)
 
 
 _V3 = dict(params=671026419200, expert_params=653908770816, pipeline_parallel=16, zero_stage=1, data_parallel=128)
@@ -78,6 +78,8 @@ dense_bytes = _bound(data_parallel_bytes, "dense_bytes", r"m_\text{dense}", [
 expert_bytes = _bound(data_parallel_bytes, "expert_bytes", r"m_\text{experts}", [
     Case(_some(_TWO, "params") | dict(expert_parallel=4, zero_stage=z, grad_bytes=4, accumulation_steps=3), 1e9 * b * 5 / 6, "counted: a ring of six") for z, b in ((0, 8), (1, 6), (2, 14), (3, 24))],
                       params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
+plan_bytes = formula(
+    "plan_bytes", r"m_\text{plan}", "B", dense_bytes.result + expert_bytes.result, uses=[dense_bytes, expert_bytes], numbered=False, cases=[Case(dict(dense_bytes=30e9, expert_bytes=10e9), 40e9, "counted")])
 card_bandwidth = _bound(data_parallel_bandwidth, "card_bandwidth", r"W_\text{group}", [
     Case(dict(data_parallel=4, context_parallel=2, link_bandwidth=450e9, network_bandwidth=50e9, link_fraction=0.8), 360e9, "counted: inside a node"),
     Case(dict(data_parallel=32, context_parallel=2, link_bandwidth=450e9, network_bandwidth=25e9, tensor_parallel=4, network_fraction=0.5), 25e9, "counted: two network cards a node share it"),
@@ -131,18 +133,16 @@ card_memory = formula(
     plan_state.result + gathered_unit.result + layer_working_set.result / _cards
     + sp.Piecewise((plan_activations.result + _loss, sp.Eq(pipeline_parallel, 1) | _dual),
                    (sp.Max(plan_activations.result, plan_activations.result * in_flight_last.result / in_flight.result + _loss), True)),
-    uses=[plan_state, gathered_unit, layer_working_set, plan_activations, in_flight, in_flight_last, logits], rules=PLAN_RULES,
+    uses=[plan_state, gathered_unit, layer_working_set, plan_activations, in_flight, in_flight_last, logits], rules=PLAN_RULES, numbered=False,
     cases=[Case(_LEGAL | dict(plan_state=10e9, gathered_unit=1e9, layer_working_set=8e9, plan_activations=20e9, in_flight=4, in_flight_last=2, logits=loss, tensor_parallel=2, context_parallel=2, seq_len=16384, pipeline_parallel=p, schedule=how, accumulation_steps=2, n_experts=1),
                 m, f"counted: {what}")
            for p, loss, how, m, what in ((1, 8e9, "1f1b", 35e9, "no pipeline"), (2, 8e9, "1f1b", 33e9, "the first stage"), (2, 60e9, "1f1b", 38e9, "the last stage"), (2, 8e9, "dualpipe", 35e9, "both ends"))])
 
-plan_headroom = formula(
-    "plan_headroom", r"M_\text{spare,gpu}", "B", usable_bytes - overhead_bytes - card_memory.result, uses=[card_memory], valid=sp.Interval(-sp.oo, sp.oo),
-    cases=[Case(_LEGAL | dict(usable_bytes=80e9, overhead_bytes=1e9, card_memory=60e9), 19e9, "counted")])
+plan_headroom = _bound(headroom, "plan_headroom", r"M_\text{spare,gpu}", [
+    Case(_LEGAL | dict(usable_bytes=80e9, overhead_bytes=1e9, card_memory=60e9), 19e9, "counted")], numbered=True, training_memory=card_memory)
 
-plan_fits = formula(
-    "plan_fits", r"\text{plan fits}", "", sp.Piecewise((1, plan_headroom.result >= 0), (0, True)), uses=[plan_headroom], choices=("no", "yes"), numbered=False,
-    cases=[Case(_LEGAL | dict(plan_headroom=0), 1, "counted: just fits"), Case(_LEGAL | dict(plan_headroom=-1), 0, "counted: just does not")])
+plan_fits = _bound(fits, "plan_fits", r"\text{plan fits}", [
+    Case(_LEGAL | dict(plan_headroom=0), 1, "counted: just fits"), Case(_LEGAL | dict(plan_headroom=-1), 0, "counted: just does not")], headroom=plan_headroom)
 
 # -- time of a plan --------------------------------------------------------------------------------------
 
@@ -193,13 +193,11 @@ plan_bubble_time = formula(
     cases=[Case(dict(card_compute=6, card_tensor_time=2, pipeline_bubble=0.2), 2, "counted: a fifth of ten"),
            Case(dict(card_compute=6, card_tensor_time=3, pipeline_bubble=0.2, pipeline_parallel=16, accumulation_steps=120, schedule="dualpipe"), 7 * (1 + 2 / 3 - 1) * 9 / 120, "DeepSeek-V3, table 2, with its 120 micro-batches")])
 
-plan_exposed_time = formula(
-    "plan_exposed_time", r"t_\text{exposed}", "s",
-    sp.Max(0, (dense_bytes.result + expert_bytes.result) / card_bandwidth.result - overlap * card_compute.result / zero_stage.pick({0: accumulation_steps, 1: accumulation_steps}, 1)),
-    uses=[dense_bytes, expert_bytes, card_bandwidth, card_compute], basis="rule of thumb", numbered=False,
-    cases=[Case(dict(dense_bytes=30e9, expert_bytes=10e9, card_bandwidth=40e9, card_compute=2, accumulation_steps=4, zero_stage=1), 0.75, "counted: 1 − 0.5 · 2/4"),
-           Case(dict(dense_bytes=30e9, expert_bytes=10e9, card_bandwidth=40e9, card_compute=1, accumulation_steps=4, zero_stage=3), 0.5, "counted: 1 − 0.5"),
-           Case(dict(dense_bytes=30e9, expert_bytes=10e9, card_bandwidth=40e9, card_compute=3, zero_stage=3), 0, "counted: hidden")])
+plan_exposed_time = _bound(exposed_time, "plan_exposed_time", r"t_\text{exposed}", [
+    Case(dict(plan_bytes=40e9, card_bandwidth=40e9, card_compute=2, accumulation_steps=4, zero_stage=1), 0.75, "counted: 1 − 0.5 · 2/4"),
+    Case(dict(plan_bytes=40e9, card_bandwidth=40e9, card_compute=1, accumulation_steps=4, zero_stage=3), 0.5, "counted: 1 − 0.5"),
+    Case(dict(plan_bytes=40e9, card_bandwidth=40e9, card_compute=3, zero_stage=3), 0, "counted: hidden")],
+    data_parallel_bytes=plan_bytes, data_parallel_bandwidth=card_bandwidth, compute_time=card_compute)
 
 _split = sp.Piecewise((1, sp.Eq(zero_stage, 0)), (_group, True))
 _experts_split = sp.Piecewise((1, sp.Eq(zero_stage, 0)), (_experts_group, True))
@@ -216,13 +214,12 @@ exposed_expert_time = formula(
 
 _PARTS = [card_compute, card_tensor_time, plan_bubble_time, card_pipeline_time, plan_exposed_time, plan_optimizer_time, context_time, exposed_expert_time, imbalance_time]
 card_step_time = formula(
-    "card_step_time", r"t_\text{plan}", "s", sum(part.result for part in _PARTS), uses=_PARTS, rules=PLAN_RULES,
+    "card_step_time", r"t_\text{plan}", "s", sum(part.result for part in _PARTS), uses=_PARTS, rules=PLAN_RULES, numbered=False,
     cases=[Case(_LEGAL | {part.name: 2 ** (i + 1) for i, part in enumerate(_PARTS)}, 2 ** (len(_PARTS) + 1) - 2, "counted")])
 
-card_mfu = formula(
-    "card_mfu", r"\text{MFU}_\text{plan}", "share",
-    training_flops_per_token.result * accumulation_steps * micro_batch * seq_len / (_cards * pipeline_parallel * peak_flops * card_step_time.result), uses=[training_flops_per_token, card_step_time], valid=SHARE, numbered=False,
-    cases=[Case(_LEGAL | dict(training_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=16384, tensor_parallel=2, context_parallel=2, pipeline_parallel=2, peak_flops=1e15, card_step_time=16.384 * 4), 0.25, "counted")])
+card_mfu = _bound(step_mfu, "card_mfu", r"\text{MFU}_\text{plan}", [
+    Case(_LEGAL | dict(training_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=16384, tensor_parallel=2, context_parallel=2, pipeline_parallel=2, peak_flops=1e15, card_step_time=16.384 * 4), 0.25, "counted")],
+    step_time=card_step_time, tensor_parallel=_cards)
 
 _links = (replicas, micro_batches)
 plan_gpu_memory, plan_step_time, plan_step_mfu = (f.connect(*_links) for f in (card_memory, card_step_time, card_mfu))
@@ -242,20 +239,17 @@ time_to_spare = formula(
 
 # -- which wall --------------------------------------------------------------------------------------------
 
-plan_memory_load = formula(
-    "plan_memory_load", r"\lambda_\text{memory,plan}", "share", plan_gpu_memory.result / (usable_bytes - overhead_bytes), uses=[plan_gpu_memory], numbered=False,
-    cases=[Case(_LEGAL | dict(card_memory=40e9, usable_bytes=81e9, overhead_bytes=1e9), 0.5, "counted")])
+plan_memory_load = _bound(memory_load, "plan_memory_load", r"\lambda_\text{memory,plan}", [
+    Case(_LEGAL | dict(card_memory=40e9, usable_bytes=81e9, overhead_bytes=1e9), 0.5, "counted")], plan_memory=plan_gpu_memory)
 
 _WIRE = [card_tensor_time, card_pipeline_time, plan_exposed_time, context_time, exposed_expert_time]
 plan_wire_load = formula(
     "plan_wire_load", r"\lambda_\text{wire,plan}", "share", sum(part.result for part in _WIRE) / plan_step_time.result, uses=[*(part.connect(*_links) for part in _WIRE), plan_step_time], numbered=False,
     cases=[Case(_LEGAL | {part.name: 2 ** (i + 1) for i, part in enumerate(_WIRE)} | dict(card_step_time=124), 0.5, "counted")])
 
-plan_wall = formula(
-    "plan_wall", r"\text{wall}_\text{plan}", "", sp.Piecewise(
-        (0, (plan_memory_load.result >= plan_wire_load.result) & (plan_memory_load.result >= global_batch / critical_batch)), (1, plan_wire_load.result >= global_batch / critical_batch), (2, True)),
-    uses=[plan_memory_load, plan_wire_load], choices=binding_wall.result.choices, numbered=False,
-    cases=[Case(dict(plan_memory_load=a, plan_wire_load=b, global_batch=6 * c, critical_batch=6), n, "counted: the fullest") for a, b, c, n in ((0.6, 0.5, 0.1, 0), (0.6, 0.1, 0.5, 0), (0.2, 0.6, 0.5, 1), (0.2, 0.5, 0.7, 2))])
+plan_wall = _bound(binding_wall, "plan_wall", r"\text{wall}_\text{plan}", [
+    Case(dict(plan_memory_load=a, plan_wire_load=b, batch_load=c), n, "counted: the fullest") for a, b, c, n in ((0.6, 0.5, 0.1, 0), (0.6, 0.1, 0.5, 0), (0.2, 0.6, 0.5, 1), (0.2, 0.5, 0.7, 2))],
+    memory_load=plan_memory_load, wire_load=plan_wire_load, batch_load=batch_load.connect(*_links))
 
 # -- the search --------------------------------------------------------------------------------------
 

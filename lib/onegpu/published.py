@@ -14,7 +14,7 @@ from .units import DAY, HOUR
 #: What a convention counts for each token of a run [FLOP].
 CONVENTIONS = {
     "6N": lambda run: compute.training_flops(params=run.active_params, tokens=1),
-    "8N": lambda run: compute.training_flops(params=run.active_params, tokens=1) * (compute.FORWARD + compute.BACKWARD + compute.FORWARD) / (compute.FORWARD + compute.BACKWARD),
+    "8N": lambda run: compute.training_flops(params=run.active_params, tokens=1) * compute.RECOMPUTED,
     "6N + attention": lambda run: compute.training_flops_per_token(**_shape(run)),
     "6N + causal attention": lambda run: compute.training_flops_per_token(**_shape(run), causal=True),
     "8N + attention": lambda run: compute.hardware_flops_per_token(**_shape(run, head=True), recompute="full"),
@@ -39,13 +39,10 @@ QUANTITIES = {
 
 def _shape(run, head=False):
     """What the attention of a run's model needs; a run without a row in the catalogue brings its layers and width."""
-    model = MODELS.get(run.model)
-    if model is None:
-        found = dict(n_layers=run.n_layers, n_heads=1, d_head=run.d_model, matmul_params=run.active_params)
-        return found | {"seq_len": run.seq_len} | ({"head_params": run.vocab_size * run.d_model} if head else {})
-    d_head = model.d_head or (model.d_nope + model.d_rope + model.d_v) / 2  # the mean of two head sizes gives their sum
-    found = dict(n_layers=model.n_layers, n_heads=model.n_heads, d_head=d_head, matmul_params=model.matmul_params, seq_len=run.seq_len)
-    return found | ({"head_params": model.head_params} if head else {})
+    if run.model:
+        return dict(model=MODELS[run.model], seq_len=run.seq_len)
+    found = dict(n_layers=run.n_layers, n_heads=1, d_head=run.d_model, matmul_params=run.active_params, seq_len=run.seq_len)
+    return found | ({"head_params": run.vocab_size * run.d_model} if head else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +111,7 @@ class Benchmark:
     @property
     def hfu(self):
         """A third more where it recomputed, which the printed HFU shows."""
-        return self.mfu * (4 / 3 if self.hfu_printed > self.mfu_printed else 1)
+        return self.mfu * float(compute.RECOMPUTED if self.hfu_printed > self.mfu_printed else 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,12 @@ def _formula(name, symbol, expr, cases, uses=()):
     return _section.formula(name, symbol, "", expr, uses=uses, cases=cases, numbered=False)
 
 
-RULES = (Rule("kv_heads_divide", sp.Eq(sp.Mod(n_heads, n_kv_heads), 0)),)
+#: What a shape must satisfy, in Python and in the page.
+RULES = (
+    Rule("kv_heads_divide", sp.Eq(sp.Mod(n_heads, n_kv_heads), 0)),
+    Rule("experts_visited", n_active_experts <= n_experts),
+    Rule("dense_layers", n_dense_layers <= n_layers),
+)
 
 _query = n_heads * (d_nope + d_rope)
 _query_weights = sp.Piecewise((q_lora_rank * (d_model + _query), q_lora_rank > 0), (d_model * _query, True))
@@ -79,7 +84,7 @@ matmul_params = _section.add(Formula(
     matmul_params, layer_weights.result + head_params.result, uses=[layer_weights, head_params],
     cases=[Case(dict(layer_weights=1e9, head_params=1e8), 1.1e9, "counted")]), numbered=False)
 
-_REST = dict(layer_weights=1e6, idle_experts=1e5, norms_and_biases=1e4, head_params=1e3, d_model=10, vocab_size=100)
+_REST = dict(n_layers=1, layer_weights=1e6, idle_experts=1e5, norms_and_biases=1e4, head_params=1e3, d_model=10, vocab_size=100)
 
 params = _section.add(Formula(
     params, layer_weights.result + idle_experts.result + norms_and_biases.result + (2 - tied_embeddings) * head_params.result
