@@ -329,17 +329,21 @@ def drag_range(control, name):
     """A slider, by mouse: two clicks on its track and a drag."""
     position, last = extent(control)
     control.scroll_into_view_if_needed()
-    area, mouse = control.bounding_box(), control.page.mouse
+    mouse = control.page.mouse
     first, second, end = (0.1, 0.9, 0.4) if position > last / 2 else (0.9, 0.1, 0.6)
-    place = {share: (area["x"] + area["width"] * share, area["y"] + area["height"] / 2) for share in (first, second, end)}
+
+    def place(share):  # where it is now: a message above may have moved it
+        area = control.bounding_box()
+        return area["x"] + area["width"] * share, area["y"] + area["height"] / 2
+
     for share in (first, second):
-        mouse.click(*place[share])
+        mouse.click(*place(share))
         yield f"click at {share}"
-    x, y = place[second]
+    area, (x, y) = control.bounding_box(), place(second)
     mouse.move(area["x"] + min(max(area["width"] * second, 8), area["width"] - 8) if last > 1 else x, y)
     mouse.down()
     before = extent(control)
-    mouse.move(*place[end], steps=4)
+    mouse.move(*place(end), steps=4)
     mouse.up()
     if extent(control) != before:  # a slider of few steps may not leave its step
         yield f"drag to {end}"

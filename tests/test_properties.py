@@ -216,7 +216,7 @@ link_bandwidth -1: all_gather_time all_reduce_time tensor_parallel_time card_ten
 memory_bandwidth -1: ridge_intensity optimizer_time sharded_optimizer_time plan_optimizer_time
 tensor_parallel -1: gathered_unit sharded_activations sharded_state data_parallel_bytes compute_time sharded_optimizer_time plan_memory memory_load
 tensor_parallel -1: dense_state dense_bytes card_activations plan_activations card_compute expert_time exposed_expert_time imbalance_time
-pipeline_parallel -1: sharded_state data_parallel_bytes sharded_optimizer_time dense_state expert_state second_copy plan_state dense_bytes expert_bytes plan_optimizer_time
+pipeline_parallel -1: sharded_state data_parallel_bytes sharded_optimizer_time dense_state expert_state second_copy plan_state dense_bytes expert_bytes plan_bytes plan_optimizer_time
 """
 LAWS = [(words[0], sp.Rational(words[1]), name) for line in LAWS.strip().splitlines() for words, names in [(line.partition(":")[0].split(), line.partition(":")[2])] for name in names.split()]
 
