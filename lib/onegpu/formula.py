@@ -632,6 +632,78 @@ class Formula:
         return javascript(self.expr)
 
 
+class Largest:
+    """The largest whole value of an input for which a formula is not negative, found by doubling and halving.
+
+    Parameters
+    ----------
+    name : str
+        Name of the result
+    axis : Quantity
+        The input; the more of it, the smaller ``limit``
+    limit : Formula
+        What must not be negative, e.g. the memory to spare
+    symbol : str
+        LaTeX of the result
+
+    Examples
+    --------
+    >>> from onegpu import GPUS, MODELS
+    >>> from onegpu.finetune import longest_sequence
+    >>> longest_sequence(model=MODELS["Llama 2 7B"], gpu=GPUS["RTX 4090"], method="qlora-dq", micro_batch=1, recompute="full")
+    18765.0
+    """
+
+    terms = ()
+
+    def __init__(self, name, axis, limit, symbol):
+        self.name, self.axis, self.limit = name, axis, limit
+        self.result = Quantity(name, symbol, axis.unit, valid=NONNEGATIVE, integer=True)
+
+    def graph(self, given=()):
+        """The formulas that it needs, in the order of evaluation."""
+        return self.limit.graph(given)
+
+    def inputs(self, given=()):
+        """The limit's inputs without the one that is searched."""
+        return {n: q for n, q in self.limit.inputs(given).items() if n != self.axis.name}
+
+    @property
+    def sources(self):
+        """Where each input can come from, as in a formula."""
+        return {n: s for n, s in self.limit.sources.items() if n != self.axis.name}
+
+    def __call__(self, **given):
+        """The value; 0 if not even 1 is possible.
+
+        Raises
+        ------
+        ValueError
+            For an unknown, missing or illegal input.
+        """
+        if self.axis.name in given:
+            raise self.axis.error(given[self.axis.name], labels.text("allowed.searched", formula=self.name))
+        one = {self.axis.name: 1}
+        self.limit.evaluate(**given, **one)  # says what is wrong
+        values = self.limit.filled(**given, **one)
+
+        def fits(x):
+            return self.limit.compute(values | {self.axis.name: x}, given)[self.limit.name] >= 0
+
+        high = 1
+        while high <= MOST and fits(high):
+            high *= 2
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return float(low)
+
+
+#: Where the search of a :class:`Largest` gives up.
+MOST = 2**24
+
+
 def docstring(formula):
     """The numpydoc text of a formula: equation, parameters with units, result, cases as a doctest."""
     lines = [f"{formula.result.label.capitalize()}.", "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
@@ -685,6 +757,11 @@ class Section:
         """Register the result and make the formula."""
         result = Quantity(name, symbol, unit, valid=valid, integer=integer, choices=choices)
         return self.add(Formula(result, expr, **fields), numbered)
+
+    def bound(self, base, name, symbol, cases, numbered=False, rules=(), **inputs):
+        """A formula of another section with a name of its own, whose inputs stand for others: see :meth:`Formula.bind`."""
+        result = Quantity(name, symbol, base.result.unit, valid=base.result.valid, choices=base.result.choices)
+        return self.add(base.bind(result, **inputs).replace(cases=cases, source="", rules=rules), numbered)
 
     def add(self, formula, numbered=True):
         """Give a formula the section's next number, if the section shows it as an equation."""
