@@ -11,7 +11,7 @@ import sympy as sp
 
 from .compute import BACKWARD, FORWARD
 from .coupling import *
-from .formula import REGISTRY, Case, Formula, Quantity, Rule, Section, search_order
+from .formula import REGISTRY, Case, Formula, Rule, Section, search_order
 from .memory import fits, headroom, layer_working_set, logits
 from .quantities import *
 from .shape import expert_layers
