@@ -268,8 +268,8 @@ class Calculator(anywidget.AnyWidget):
 
 def modules():
     """The modules of formulas, one a section."""
-    from . import compute, coupling, finetune, memory, planner, scaling
-    return [shape, memory, compute, scaling, coupling, planner, finetune]
+    from . import calibrate, compute, coupling, finetune, memory, planner, scaling
+    return [shape, memory, compute, scaling, coupling, planner, finetune, calibrate]
 
 
 @cache

@@ -8,7 +8,7 @@ forward, the loss and its gradient, backward through the layers, and the optimiz
 import sympy as sp
 
 from .compute import BACKWARD, FORWARD, attention_flops_per_token
-from .formula import Case, Formula, Largest, Rule, Section
+from .formula import Case, Formula, Largest, Quantity, Rule, Section
 from .memory import backward_activations, backward_gradients, fits, forward_gradients, headroom, logits, score_activations
 from .quantities import *
 from .scaling import training_cost
@@ -292,5 +292,5 @@ finetune_cost = bound(
     cases=[Case(dict(finetune_time=7200, gpus=2, gpu_price=3 / HOUR), 12, "counted: two cards, two hours, $3 an hour")])
 
 #: The longest sequence at a given batch, and the largest batch at a given sequence.
-longest_sequence = Largest("longest_sequence", seq_len, finetune_headroom, symbol=r"s_\text{max}")
-largest_micro_batch = Largest("largest_micro_batch", micro_batch, finetune_headroom, symbol=r"b_\text{max}")
+longest_sequence = Largest(Quantity("longest_sequence", r"s_\text{max}", valid=NONNEGATIVE, integer=True), seq_len, finetune_headroom)
+largest_micro_batch = Largest(Quantity("largest_micro_batch", r"b_\text{max}", valid=NONNEGATIVE, integer=True), micro_batch, finetune_headroom)

@@ -633,32 +633,31 @@ class Formula:
 
 
 class Largest:
-    """The largest whole value of an input for which a formula is not negative, found by doubling and halving.
+    """The largest value of an input for which a formula is not negative, found by halving.
+
+    Of a whole input it is searched upward from 1; of one with a bounded domain, over all of it.
 
     Parameters
     ----------
-    name : str
-        Name of the result
+    result : Quantity
+        What it is called
     axis : Quantity
         The input; the more of it, the smaller ``limit``
     limit : Formula
         What must not be negative, e.g. the memory to spare
-    symbol : str
-        LaTeX of the result
 
     Examples
     --------
     >>> from onegpu import GPUS, MODELS
     >>> from onegpu.finetune import longest_sequence
     >>> longest_sequence(model=MODELS["Llama 2 7B"], gpu=GPUS["RTX 4090"], method="qlora-dq", micro_batch=1, recompute="full")
-    18765.0
+    29642.0
     """
 
-    terms = ()
+    terms, rules = (), ()
 
-    def __init__(self, name, axis, limit, symbol):
-        self.name, self.axis, self.limit = name, axis, limit
-        self.result = Quantity(name, symbol, axis.unit, valid=NONNEGATIVE, integer=True)
+    def __init__(self, result, axis, limit):
+        self.result, self.name, self.axis, self.limit = result, result.name, axis, limit
 
     def graph(self, given=()):
         """The formulas that it needs, in the order of evaluation."""
@@ -673,34 +672,39 @@ class Largest:
         """Where each input can come from, as in a formula."""
         return {n: s for n, s in self.limit.sources.items() if n != self.axis.name}
 
+    @property
+    def range(self):
+        """Where the search begins and where it gives up."""
+        return (0, MOST) if self.axis.integer else (float(self.axis.valid.inf), float(self.axis.valid.sup))
+
     def __call__(self, **given):
-        """The value; 0 if not even 1 is possible.
+        """The value; 0 if nothing is possible.
 
         Raises
         ------
         ValueError
-            For an unknown, missing or illegal input.
+            For an unknown, missing or illegal input, or if the whole of a bounded domain would do.
         """
         if self.axis.name in given:
             raise self.axis.error(given[self.axis.name], labels.text("allowed.searched", formula=self.name))
-        one = {self.axis.name: 1}
-        self.limit.evaluate(**given, **one)  # says what is wrong
-        values = self.limit.filled(**given, **one)
+        low, high = self.range
+        values = self.limit.evaluate(**given, **{self.axis.name: 1})  # says what is wrong
 
-        def fits(x):
-            return self.limit.compute(values | {self.axis.name: x}, given)[self.limit.name] >= 0
+        def spare(x):
+            return self.limit.compute(values | {self.axis.name: x}, given)
 
-        high = 1
-        while high <= MOST and fits(high):
-            high *= 2
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return float(low)
+        if not self.axis.integer and (end := spare(high))[self.limit.name] > 0:
+            raise ValueError(labels.text(f"rule.{self.name}", **{n: float(v) for n, v in end.items()}))
+        if self.axis.integer:
+            high = 1
+            while high <= MOST and spare(high)[self.limit.name] >= 0:
+                low, high = high, 2 * high
+        while low < (middle := (low + high) // 2 if self.axis.integer else (low + high) / 2) < high:
+            low, high = (middle, high) if spare(middle)[self.limit.name] >= 0 else (low, middle)
+        return self.result.check(float(low if self.axis.integer else high))
 
 
-#: Where the search of a :class:`Largest` gives up.
+#: Where the search for a whole number gives up.
 MOST = 2**24
 
 

@@ -160,3 +160,9 @@ examples = Quantity("examples", "n", valid=AT_LEAST_ONE, integer=True, start=520
 example_tokens = Quantity("example_tokens", r"\bar{s}", "tokens", start=128, slider=(16, 131072))
 epochs = Quantity("epochs", "E", default=1, slider=(1, 20))
 packing = Quantity("packing", r"\text{packing}", choices=("packed", "padded"), default="packed")
+
+# What the reader measured
+reading = Quantity("reading", r"\text{reading}", choices=("rate", "step"), default="rate")
+gpu_tokens_per_second = Quantity("gpu_tokens_per_second", r"\tau_\text{read}", "tokens/s", start=3000, slider=(1, 1e6))
+measured_step_time = Quantity("measured_step_time", r"t_\text{read}", "s", start=10, slider=(0.01, 1000))
+measured_peak = Quantity("measured_peak", r"M_\text{read}", "B", start=40 * GIB, slider=(GIB, 300 * GIB))
