@@ -515,6 +515,76 @@ var onegpu = (() => {
     return { adopt, set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
   }
 
+  // -- exercises: the same draws and the same words as exercise.py -------------------------------
+
+  // Numbers from 0 to below 1 for a text: mulberry32, started with the text's FNV-1a hash.
+  function* uniform(text) {
+    let state = 0x811C9DC5;
+    for (const c of text) state = Math.imul(state ^ c.charCodeAt(0), 0x01000193);
+    for (;;) {
+      state = state + 0x6D2B79F5 | 0;
+      let x = Math.imul(state ^ state >>> 15, state | 1);
+      x ^= x + Math.imul(x ^ x >>> 7, x | 61);
+      yield ((x ^ x >>> 14) >>> 0) / 2 ** 32;
+    }
+  }
+
+  function drawn(spec, seed) {
+    const numbers = uniform(`${spec.exercise} ${seed}`);
+    return Object.fromEntries(Object.entries(spec.draw).map(([n, values]) => [n, values[seed ? Math.floor(numbers.next().value * values.length) : 0]]));
+  }
+
+  // The question and the worked answer of a variant.
+  function written(spec, lib, seed) {
+    const THEN = "then.", given = Object.entries(drawn(spec, seed)), first = Object.fromEntries(given.filter(([n]) => !n.startsWith(THEN)));
+    const second = { ...first, ...Object.fromEntries(given.filter(([n]) => n.startsWith(THEN)).map(([n, x]) => [n.slice(THEN.length), x])) };
+    const values = [first, second].map(state => evaluate({ ...spec, outputs: [] }, lib, state).values);
+    return [spec.words.ask, spec.words.answer].map(text => text.replace(/\{(then\.)?(\w+)(?::(\w+))?\}/g, (_, then, name, how) => {
+      if (spec.pickers.includes(name)) return (then ? second : first)[name];
+      const q = lib.quantities[name], x = values[then ? 1 : 0][name], choice = q.choices?.[x], shown = choice ? choice.label : human(x, q.unit, lib.words);
+      if (how === "exact") return x >= 1e4 && Number.isInteger(x) ? grouped(x) : String(x);
+      if (how === "short") return shown.endsWith(` ${q.unit}`) ? shown.slice(0, -q.unit.length - 1) : shown.replace(/ \(.*/, "");
+      return spec.words[name]?.[choice ? choice.value : x] ?? shown;
+    }));
+  }
+
+  // A question that draws other numbers; its answer is folded again.
+  function pose(root, spec, lib, seed, changed) {
+    const words = lib.words.calculator.exercise, ask = make("span"), answer = make("p"), variant = make("span");
+    const details = make("details", {}, make("summary", {}, words.answer), answer), again = make("button", { type: "button" }, words.another), back = make("button", { type: "button" }, words.printed);
+    const set = next => {
+      seed = next;
+      [ask.textContent, answer.textContent] = written(spec, lib, seed);
+      details.open = false;
+      variant.textContent = seed ? fill(words.variant, { seed }) : "";
+      back.hidden = !seed;
+    };
+    again.addEventListener("click", () => {
+      const now = ask.textContent, last = seed + 20;
+      do set(seed + 1); while (ask.textContent === now && seed < last);  // another one, not the same by chance
+      changed(seed);
+    });
+    back.addEventListener("click", () => { set(0); changed(0); again.focus(); });
+    root.replaceChildren(make("p", { "aria-live": "polite" }, ...(spec.number ? [make("strong", {}, spec.number), " "] : []), ask), details, make("p", { class: "onegpu-again" }, again, variant, back));
+    set(seed);
+    return { set };
+  }
+
+  // All exercises of a page show one variant, and the page's link says which.
+  function poseAll() {
+    const seed = new URLSearchParams(location.search).get("seed"), first = /^[1-9]\d{0,8}$/.test(seed) ? +seed : 0;
+    const views = [...document.querySelectorAll(".onegpu-exercise")].map(root => {
+      const spec = JSON.parse(root.querySelector("script").textContent);
+      return pose(root, spec, local(spec), first, next => { views.forEach(view => view.set(next)); link(next); });
+    });
+  }
+
+  function link(seed) {
+    const url = new URL(location.href);
+    seed ? url.searchParams.set("seed", seed) : url.searchParams.delete("seed");
+    try { history.replaceState(history.state, "", url); } catch { /* a browser may forbid it for a file; the page shows the variant all the same */ }
+  }
+
   // -- where it runs ---------------------------------------------------------------------------
 
   const functions = table => Object.fromEntries(Object.entries(table).map(([n, code]) => [n, new Function("v", `return ${code}`)]));
@@ -524,6 +594,11 @@ var onegpu = (() => {
   // In Jupyter, Colab, VS Code: an anywidget.
   function render({ model, el }) {
     const spec = model.get("spec");
+    if (spec.exercise) {
+      const root = el.appendChild(make("div", { class: "onegpu-exercise" }));
+      const exercise = pose(root, spec, compile(spec.library), model.get("seed"), seed => { model.set("seed", seed); model.save_changes(); });
+      return model.on("change:seed", () => exercise.set(model.get("seed")));
+    }
     const view = mount(el, spec, compile(spec.library), full(spec, model.get("params")), state => { model.set("params", state); model.save_changes(); });
     model.on("change:params", () => view.set(full(spec, model.get("params"))));
   }
@@ -532,15 +607,21 @@ var onegpu = (() => {
   function upgrade() {
     const views = [];
     for (const root of document.querySelectorAll(".onegpu-calculator")) {
-      const spec = JSON.parse(root.querySelector("script").textContent), own = spec.own ? compile(spec.own) : { formulas: {}, rules: {}, quantities: {}, words: {} };
-      const site = window.ONEGPU, lib = { ...site };
-      for (const part of ["formulas", "rules", "quantities"]) lib[part] = { ...site[part], ...own[part] };
-      lib.words = { ...site.words, rule: { ...site.words.rule, ...own.words.rule } };
-      views.push(mount(root, spec, lib, full(spec, { ...spec.start })));
+      const spec = JSON.parse(root.querySelector("script").textContent);
+      views.push(mount(root, spec, local(spec), full(spec, { ...spec.start })));
     }
     document.addEventListener("onegpu:model", event => views.forEach(view => view.adopt(event.detail)));
+    poseAll();
+  }
+
+  // The site's library, with the formulas that a specification brings along.
+  function local(spec) {
+    const own = spec.own ? compile(spec.own) : { formulas: {}, rules: {}, quantities: {}, words: {} }, site = window.ONEGPU, lib = { ...site };
+    for (const part of ["formulas", "rules", "quantities"]) lib[part] = { ...site[part], ...own[part] };
+    lib.words = { ...site.words, rule: { ...site.words.rule, ...own.words.rule } };
+    return lib;
   }
   if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
 
-  return { significant, human, entry, parse, readConfig, counted, search, evaluate, matters, blocker, whatFirst, compile, full, mount, render };
+  return { significant, human, entry, parse, readConfig, counted, search, evaluate, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, render };
 })();

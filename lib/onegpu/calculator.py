@@ -81,7 +81,27 @@ def row(owner, params):
     return catalog.Transformer(**own) if own and own["name"] == params[owner] else CATALOGS[owner][params[owner]]
 
 
-class Calculator(anywidget.AnyWidget):
+def own(formulas, inputs):
+    """The formulas that the site does not ship, with what the page must know of them: ``{"own": …}``, or nothing."""
+    changed = {n: f.javascript for n, f in formulas.items() if published().get(n) != f.javascript}
+    return {"own": library(list(formulas.values()), {}, inputs) | {"formulas": changed}} if changed else {}
+
+
+class Live(anywidget.AnyWidget):
+    """A widget that the static page makes live too: ``html()`` is what is read without JavaScript, with its specification."""
+
+    _css = HERE / "calculator.css"
+    _esm = traitlets.Unicode((HERE / "calculator.js").read_text("utf-8") + "\nexport default { render: onegpu.render };\n").tag(sync=True)
+    spec = traitlets.Dict().tag(sync=True)
+    _ipython_display_ = None  # ipywidgets 7 would hide text/html behind it
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        return {**(data or {}), "text/plain": repr(self), "text/html": self.html()}, metadata
+
+
+class Calculator(Live):
     """Sliders over formulas: a table of results, a stack against a capacity, a curve.
 
     Parameters
@@ -122,12 +142,8 @@ class Calculator(anywidget.AnyWidget):
         If ``start`` names something that no output takes.
     """
 
-    _css = HERE / "calculator.css"
-    _esm = traitlets.Unicode((HERE / "calculator.js").read_text("utf-8") + "\nexport default { render: onegpu.render };\n").tag(sync=True)
-    spec = traitlets.Dict().tag(sync=True)
     params = traitlets.Dict().tag(sync=True)
     result = traitlets.Dict()
-    _ipython_display_ = None  # ipywidgets 7 would hide text/html behind it
 
     def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None, search=None, triangle=None):
         self.outputs, self.stack = outputs, stack
@@ -239,17 +255,9 @@ class Calculator(anywidget.AnyWidget):
 
     # -- the page ----------------------------------------------------------------------------
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**(data or {}), "text/plain": repr(self), "text/html": self.html()}, metadata
-
     def html(self):
         """A readable table of the first values, with the specification that makes it live."""
-        spec = dict(self.page_spec)
-        changed = {n: f.javascript for n, f in self.formulas.items() if published().get(n) != f.javascript}
-        if changed:
-            spec["own"] = library([self.formulas[n] for n in self.formulas], {}, self.inputs) | {"formulas": changed}
+        spec = self.page_spec | own(self.formulas, self.inputs)
         data = json.dumps(spec, ensure_ascii=False).replace("</", "<\\/")
         return (f'<div class="onegpu-calculator">\n<table>\n<caption>{html.escape(spec["title"])}</caption>\n'
                 + "".join(f'<tr><th scope="row">{html.escape(label)}</th><td>{html.escape(value)}</td></tr>\n' for label, value in self.table())
