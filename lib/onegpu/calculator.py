@@ -14,8 +14,8 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-from . import catalog, configs, labels, shape, units
-from .formula import REGISTRY, search_order
+from . import calibrate, catalog, configs, labels, shape, units
+from .formula import REGISTRY, Largest, search_order
 
 HERE = Path(__file__).parent
 #: What a model's shape computes: attribute of a model -> formula.
@@ -70,7 +70,7 @@ def library(formulas, attributes, names=None):
     rows = {owner: {row.name: {a: getattr(row, a) for a in sorted(attributes[owner])} for row in CATALOGS[owner].values()} for owner in attributes}
     words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "calculator", "config")}
     rules = {n: r for f in formulas for n, r in f.all_rules().items()}
-    words["rule"] = {n: r.message for n, r in rules.items()}
+    words["rule"] = labels.lookup("rule")
     return {"formulas": {f.name: f.javascript for f in formulas}, "rules": {n: r.javascript for n, r in rules.items()}, "quantities": {n: described(q) for n, q in quantities.items()},
             "rows": rows, "words": words, "suffixes": units.SUFFIXES} | own
 
@@ -81,7 +81,36 @@ def row(owner, params):
     return catalog.Transformer(**own) if own and own["name"] == params[owner] else CATALOGS[owner][params[owner]]
 
 
-class Calculator(anywidget.AnyWidget):
+def own(formulas, inputs):
+    """The formulas that the site does not ship, with what the page must know of them: ``{"own": …}``, or nothing."""
+    changed = {n: f.javascript for n, f in formulas.items() if published().get(n) != f.javascript}
+    return {"own": library(list(formulas.values()), {}, inputs) | {"formulas": changed}} if changed else {}
+
+
+def _moved(formulas, axes, among):
+    """Those of some formulas that change with the axes, in order of evaluation."""
+    moving = set(axes)
+    for name, formula in formulas.items():
+        if not moving.isdisjoint(q.name for q in formula._arguments):
+            moving.add(name)
+    return [f.name for f in among if f.name in moving]
+
+
+class Live(anywidget.AnyWidget):
+    """A widget that the static page makes live too: ``html()`` is what is read without JavaScript, with its specification."""
+
+    _css = HERE / "calculator.css"
+    _esm = traitlets.Unicode((HERE / "calculator.js").read_text("utf-8") + "\nexport default { render: onegpu.render };\n").tag(sync=True)
+    spec = traitlets.Dict().tag(sync=True)
+    _ipython_display_ = None  # ipywidgets 7 would hide text/html behind it
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        return {**(data or {}), "text/plain": repr(self), "text/html": self.html()}, metadata
+
+
+class Calculator(Live):
     """Sliders over formulas: a table of results, a stack against a capacity, a curve.
 
     Parameters
@@ -102,6 +131,8 @@ class Calculator(anywidget.AnyWidget):
         Names of inputs added on top of each bar
     curve : (str, Formula)
         The input along the horizontal axis and the formula along the vertical one
+    calibrates : dict
+        Input -> the output that replaces it in all calculators when the reader asks for it
     triangle : sequence of Formula
         Three shares, drawn as a triangle
     search : dict
@@ -122,19 +153,19 @@ class Calculator(anywidget.AnyWidget):
         If ``start`` names something that no output takes.
     """
 
-    _css = HERE / "calculator.css"
-    _esm = traitlets.Unicode((HERE / "calculator.js").read_text("utf-8") + "\nexport default { render: onegpu.render };\n").tag(sync=True)
-    spec = traitlets.Dict().tag(sync=True)
     params = traitlets.Dict().tag(sync=True)
     result = traitlets.Dict()
-    _ipython_display_ = None  # ipywidgets 7 would hide text/html behind it
 
-    def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None, search=None, triangle=None):
+    def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None, search=None, triangle=None, calibrates=None):
         self.outputs, self.stack = outputs, stack
-        self.formulas = {f.name: f for root in (*outputs, *([stack] if stack else []), *([curve[1]] if curve else [])) for f in root.graph()}
+        roots = [*outputs, *([stack] if stack else []), *([curve[1]] if curve else [])]
+        self.formulas = {f.name: f for root in roots for f in root.graph()}
+        taken = {n for root in roots for n in root.inputs()}  # without what is only searched
         self.inputs, self.sources, also = {}, {}, []
         for formula in self.formulas.values():
             for name, q in formula.inputs(self.formulas).items():
+                if name not in taken:
+                    continue
                 source = formula.sources.get(name, "")
                 self.inputs[name] = q
                 if self.sources.setdefault(name, source) != source:
@@ -177,11 +208,18 @@ class Calculator(anywidget.AnyWidget):
         self.rules = {n: r for f in self.formulas.values() for n, r in f.all_rules().items()}
         if self.rules:
             spec["rules"] = list(self.rules)
+        searched = [f for f in outputs if isinstance(f, Largest)]
+        if searched:
+            spec["largest"] = {f.name: {"axis": f.axis.name, "limit": f.limit.name, "range": f.range, "whole": f.axis.integer, "formulas": _moved(self.formulas, {f.axis.name}, f.graph())} for f in searched}
+        spec |= {"range": ["gpu", *calibrate.RANGE], "factor": calibrate.FACTOR}
+        if calibrates:
+            spec["calibrate"] = {"values": {n: f.name for n, f in calibrates.items()}}
+        if any(f is calibrate.run_mfu for f in outputs):
+            spec["judge"] = {"mfu": "run_mfu", "size": "active_params", "runs": list(calibrate.published_mfus().values()), "count": calibrate.PEERS}
         if triangle:
             spec["triangle"] = [f.name for f in triangle]
         if search:
-            moving = set(search["axes"])
-            moving |= {n for n, f in self.formulas.items() if not moving.isdisjoint(q.name for q in f._arguments) and (moving.add(n) or True)}
+            moving = {*search["axes"], *_moved(self.formulas, set(search["axes"]), self.formulas.values())}
             goals = [self.formulas[f.name] for f in (search["limit"], search["order"], *search["show"], search.get("goal")) if hasattr(f, "expr")]
             order = search_order(search["axes"], goals)
             spec["order"] = order | {when: [n for n in order[when] if n in moving] for when in ("first", "then")}
@@ -189,7 +227,7 @@ class Calculator(anywidget.AnyWidget):
         if curve:
             spec["curve"] = {"x": curve[0], "y": curve[1].name}
         self.page_spec = spec
-        shared = library(list(self.formulas.values()), {o: set(a) for o, a in attributes.items()}, self.inputs)
+        shared = library(list(self.formulas.values()), {o: set(a) for o, a in attributes.items()}, [*self.inputs, *(f.name for f in outputs)])
         super().__init__(spec=spec | {"library": shared}, params=began)
         self._compute()
 
@@ -239,17 +277,9 @@ class Calculator(anywidget.AnyWidget):
 
     # -- the page ----------------------------------------------------------------------------
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**(data or {}), "text/plain": repr(self), "text/html": self.html()}, metadata
-
     def html(self):
         """A readable table of the first values, with the specification that makes it live."""
-        spec = dict(self.page_spec)
-        changed = {n: f.javascript for n, f in self.formulas.items() if published().get(n) != f.javascript}
-        if changed:
-            spec["own"] = library([self.formulas[n] for n in self.formulas], {}, self.inputs) | {"formulas": changed}
+        spec = self.page_spec | own(self.formulas, self.inputs)
         data = json.dumps(spec, ensure_ascii=False).replace("</", "<\\/")
         return (f'<div class="onegpu-calculator">\n<table>\n<caption>{html.escape(spec["title"])}</caption>\n'
                 + "".join(f'<tr><th scope="row">{html.escape(label)}</th><td>{html.escape(value)}</td></tr>\n' for label, value in self.table())
@@ -268,7 +298,7 @@ class Calculator(anywidget.AnyWidget):
 
 def modules():
     """The modules of formulas, one a section."""
-    from . import calibrate, compute, coupling, finetune, memory, planner, scaling
+    from . import compute, coupling, finetune, memory, planner, scaling
     return [shape, memory, compute, scaling, coupling, planner, finetune, calibrate]
 
 
