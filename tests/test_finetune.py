@@ -6,7 +6,7 @@ import pytest
 
 from onegpu import GPUS, MODELS
 from onegpu.finetune import finetune_headroom, finetune_memory, finetune_time, largest_micro_batch, longest_sequence, lora_params
-from onegpu.measured import FINETUNED
+from onegpu.measured import DIFFERENCES, FINETUNED
 from onegpu.quantities import overhead_bytes
 from onegpu.units import DAY, GIB
 
@@ -51,23 +51,13 @@ def test_contradictions(row):
     assert row.measured_bytes < 8 * MODELS[row.model].n_params
 
 
-#: Two rows of one table that differ in one thing: what, the rows' names.
-PAIRS = {
-    "batch 1 to 2": [("phi-1.5 lora r8 qv s1044 b1", "phi-1.5 lora r8 qv s1044 b2"), ("StableLM Alpha 3B lora r8 qv s1034 b1", "StableLM Alpha 3B lora r8 qv s1034 b2"), ("Llama 2 7B lora r8 qv s1304 b1", "Llama 2 7B lora r8 qv s1304 b2")],
-    "batch 4 to 8": [(f"Mistral 7B {m} s4096 b4 ckpt", f"Mistral 7B {m} s4096 b8 ckpt") for m in ("lora", "qlora-dq")],
-    "LoRA to NF4": [(r.name, r.name.replace("lora", "qlora")) for r in ROWS if " lora " in r.name and r.name.replace("lora", "qlora") in FINETUNED],
-    "NF4 to double-quantised": [(r.name, r.name.replace("qlora", "qlora-dq")) for r in ROWS if " qlora " in r.name and r.name.replace("qlora", "qlora-dq") in FINETUNED],
-    "q, v to all and the head": [(f"TinyLlama 1.1B {m} r32 qv s512 b8", f"TinyLlama 1.1B {m} r32 all+head s512 b8") for m in ("lora", "qlora")],
-}
-
-
-@pytest.mark.parametrize("first, second", [p for pairs in PAIRS.values() for p in pairs], ids=lambda n: n)
+@pytest.mark.parametrize("first, second", [p for pairs in DIFFERENCES.values() for p in pairs], ids=lambda n: n)
 def test_single_terms(first, second):
-    """What one change does, sign and size: within 15 %, or within what two peaks rounded to 10 MB and 1 % of the larger allow."""
+    """What one change does, sign and size, within 15 %; Phi-3's change is the small rest of two large terms."""
     measured = FINETUNED[second].measured_bytes - FINETUNED[first].measured_bytes
     predicted = FINETUNED[second].predicted - FINETUNED[first].predicted
-    assert measured * predicted > 0
-    assert predicted == pytest.approx(measured, rel=0.15) or (first.startswith("Phi-3") and abs(predicted - measured) < 0.11e9)
+    assert measured * predicted > 0 or abs(measured) < 1e6 > abs(predicted)  # in full fine-tuning the peak is the optimizer's step, whatever the batch
+    assert predicted == pytest.approx(measured, rel=0.15, abs=1e6) or (first.startswith("Phi-3") and abs(predicted - measured) < 0.11e9)
 
 
 def test_quantising_can_cost():

@@ -79,6 +79,7 @@ MEMORY = {"overhead_bytes": measured_overhead}
 RANGE, FACTOR = ("params", "seq_len", "micro_batch", "gpus"), 2
 #: How many published runs, nearest in size, an MFU is judged against.
 PEERS = 24
+_RATES, _STEPS, _PEAKS = [run_mfu_attention, run_mfu, run_hfu, gpu_rate], [run_step_time, measured_efficiency], [unexplained_bytes, unexplained_share, measured_overhead]
 _READ = (gpu_tokens_per_second, measured_step_time, measured_peak)
 
 
@@ -156,7 +157,7 @@ def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_p
         The peak of memory on a card, read from the device [B]
     **run
         The inputs of ``plan_step_time`` and ``plan_gpu_memory`` but ``kernel_efficiency``: ``model``, ``gpu``,
-        ``seq_len``, ``gpus``, ``global_batch`` [tokens], the plan …
+        ``seq_len``, ``gpus``, ``global_batch`` [tokens], the plan …; without ``global_batch`` there is no efficiency
 
     Returns
     -------
@@ -179,15 +180,15 @@ def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_p
     >>> training_time(model=MODELS["Llama 2 7B"], gpu=GPUS["A100 80GB"], gpus=8, tokens=1e9, calibration=found) / 3600
     11.57...
     """
-    given = {"network": NETWORKS["400 Gb/s a card"], "micro_batch": 1} | run
     by_step = measured_step_time is not None
-    wanted = [run_mfu_attention, run_mfu, run_hfu, gpu_rate, run_step_time, measured_efficiency] if by_step or gpu_tokens_per_second is not None else []
-    wanted += [unexplained_bytes, unexplained_share, measured_overhead] if measured_peak is not None else []
+    given = {"network": NETWORKS["400 Gb/s a card"], "micro_batch": 1} | ({} if by_step else {"global_batch": global_batch.start}) | run
+    wanted = _RATES if by_step or gpu_tokens_per_second is not None else []
+    wanted = wanted + (_STEPS if wanted and "global_batch" in run else []) + (_PEAKS if measured_peak is not None else [])
     reads = {q.name: q.start if x is None else x for q, x in zip(_READ, (gpu_tokens_per_second, measured_step_time, measured_peak), strict=True)}
     given |= reads | {"reading": "step" if by_step else "rate"}
     if not wanted:
         raise ValueError(labels.text("error.missing", formula="calibrate", name="gpu_tokens_per_second", allowed=gpu_rate.result.allowed))
-    taken = {n for f in (measured_efficiency, unexplained_bytes) for n in [*f.inputs(), *(s.partition(".")[0] for s in f.sources.values())]}
+    taken = {n for f in (*_RATES, *_STEPS, *_PEAKS) for n in _names(f)}
     unknown = [n for n in run if n not in taken]
     if unknown:
         raise ValueError(plan_step_time._unknown(unknown[0], run[unknown[0]]))
@@ -199,7 +200,11 @@ def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_p
     return Calibration(values, report, at)
 
 
+def _names(f):
+    """What a formula takes: its inputs and the rows that they come from."""
+    return {*f.inputs(), *(s.partition(".")[0] for s in f.sources.values())}
+
+
 def _taken(f, given):
     """Those of the given inputs and rows that a formula takes."""
-    wanted = {*f.inputs(), *(s.partition(".")[0] for s in f.sources.values())}
-    return {n: v for n, v in given.items() if n in wanted}
+    return {n: v for n, v in given.items() if n in _names(f)}

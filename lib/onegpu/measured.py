@@ -291,3 +291,18 @@ def _value(q, text):
 
 
 FINETUNED = Catalog("measurement", (_finetuned(row) for row in rows("finetuned.csv")))
+
+
+def _twins(old, new, names):
+    """(a row, the row whose name says ``new`` where its own says ``old``), where there are both."""
+    return [(n, n.replace(old, new)) for n in names if old in n and n.replace(old, new) in FINETUNED]
+
+
+_NAMES = [m.name for m in FINETUNED.values() if not m.contradicts]
+#: Pairs of rows of one table that differ in one thing, so that a term stands alone: what -> pairs of names.
+DIFFERENCES = {
+    "batch": [pair for old, new in (("b1", "b2"), ("b2", "b4"), ("b4", "b8")) for pair in _twins(f" {old}", f" {new}", _NAMES) if "s512" not in pair[0]],
+    "nf4": _twins(" lora ", " qlora ", _NAMES) + _twins(" lora ", " qlora-dq ", [n for n in _NAMES if "ckpt" in n]),
+    "double": _twins(" qlora ", " qlora-dq ", _NAMES),
+    "targets": _twins(" qv ", " all+head ", _NAMES),
+}
