@@ -263,6 +263,11 @@ class Finetuned:
         return max(self.moments.values())
 
     @property
+    def weights(self):
+        """The frozen weights by the formula [B]."""
+        return finetune.frozen_weights(**_taken(finetune.frozen_weights, self.inputs))
+
+    @property
     def error(self):
         """Predicted over measured, less one [-]."""
         return self.predicted / self.measured_bytes - 1
@@ -270,12 +275,17 @@ class Finetuned:
     @property
     def flops_per_token(self):
         """What the card computes for each token [FLOP/token]."""
-        return finetune.finetune_flops_per_token(**{n: v for n, v in self.inputs.items() if n in finetune.finetune_flops_per_token.inputs()}, model=MODELS[self.model])
+        return finetune.finetune_flops_per_token(**_taken(finetune.finetune_flops_per_token, self.inputs))
 
     @property
     def utilisation(self):
         """Share of the card's peak; None without a measured speed [share]."""
         return self.tokens_per_second and self.flops_per_token * self.tokens_per_second / GPUS[self.gpu].peak_flops
+
+
+def _taken(formula, inputs):
+    """Those of a row's inputs that a formula takes."""
+    return {n: v for n, v in inputs.items() if n in formula.inputs() or n == "model"}
 
 
 def _finetuned(row):
