@@ -280,6 +280,12 @@ var onegpu = (() => {
     requestAnimationFrame(step);
   }
 
+  // Where an MFU stands among the published runs nearest in size, as judged in calibrate.py.
+  function judged({ mfu, size, runs, count }, lib, v) {
+    const words = lib.words.calculator, near = runs.map(([n, x]) => [Math.abs(Math.log(n / v[size])), x]).sort((a, b) => a[0] - b[0]).slice(0, count), below = near.filter(([, x]) => x < v[mfu]).length;
+    return fill(words.judged, { mfu: human(v[mfu], "share", lib.words), third: words.third[Math.min(2, Math.floor(3 * below / near.length))], below, count: near.length });
+  }
+
   const shown = spec => [...new Set([...spec.outputs.map(n => spec.largest?.[n]?.limit || n), ...(spec.stack ? [...(spec.stack.capacity ? [spec.stack.capacity] : []), ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
   const alternatives = (spec, lib, state, name) => {
     if (name in spec.pickers) return spec.pickers[name].filter(row => row !== state[name]);
@@ -423,14 +429,14 @@ var onegpu = (() => {
 
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
-    const judged = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
+    const judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
     use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate.values).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
     const reset = make("button", { type: "button" }, words.reset);
     reset.addEventListener("click", () => { refused = null; state = { ...spec.start }; update(); changed(state); });
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judged, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, live));
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, live));
     let speak, think, jobs = 0, refused = null;
 
     const announce = detail => root.dispatchEvent(new CustomEvent("onegpu:calibration", { bubbles: true, detail }));
@@ -447,7 +453,7 @@ var onegpu = (() => {
       const next = { ...state }, old = state.calibration || {};
       for (const n in old) if (next[n] === old[n].value) n in spec.start ? next[n] = spec.start[n] : delete next[n];
       delete next.calibration;
-      const own = Object.entries(found || {}).filter(([n]) => n in spec.inputs);
+      const own = Object.entries(found || {}).filter(([n, measured]) => n in spec.inputs && measured && typeof measured.at === "object" && !check(lib.quantities[n], n, measured.value, lib.words));
       if (own.length) Object.assign(next, Object.fromEntries(own.map(([n, { value }]) => [n, value])), { calibration: Object.fromEntries(own) });
       if (JSON.stringify(next) === JSON.stringify(state)) return;
       state = next;
@@ -466,13 +472,6 @@ var onegpu = (() => {
       drop.addEventListener("click", () => announce(null));
       mine.replaceChildren(...(held.length ? [text, " ", ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(", ") })), " "] : []), drop] : []));
       for (const n of resting) cells[n].append(" †");
-    }
-
-    // Where an MFU stands among the published runs nearest in size, as judged in calibrate.py.
-    function judge(v) {
-      const { mfu, size, runs, count } = spec.judge, near = runs.map(([n, x]) => [Math.abs(Math.log(n / v[size])), x]).sort((a, b) => a[0] - b[0]).slice(0, count);
-      const below = near.filter(([, x]) => x < v[mfu]).length;
-      return fill(words.judged, { mfu: show(mfu, v[mfu]), third: words.third[Math.min(2, Math.floor(3 * below / near.length))], below, count: near.length });
     }
 
     // The plans that fit, fastest first, and why the others were refused.
@@ -514,7 +513,7 @@ var onegpu = (() => {
         cells[name].classList.toggle("onegpu-bad", name in errors || (lib.quantities[name].choices || [])[values[name]]?.value === "no");
       }
       failed ? mine.replaceChildren() : ownRun(values);
-      judged.textContent = spec.judge && !failed ? judge(values) : "";
+      judgement.textContent = spec.judge && !failed ? judged(spec.judge, lib, values) : "";
       use.disabled = failed;
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
@@ -704,5 +703,5 @@ var onegpu = (() => {
   }
   if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
 
-  return { significant, human, entry, parse, readConfig, counted, search, evaluate, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, render };
+  return { significant, human, entry, parse, readConfig, counted, search, evaluate, judged, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, render };
 })();

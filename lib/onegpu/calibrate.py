@@ -38,14 +38,19 @@ plain_flops_per_token = formula(
     "plain_flops_per_token", r"C_{6N}", "FLOP/token", (FORWARD + BACKWARD) * active_params, numbered=False, cases=[Case(dict(active_params=7e9), 42e9, "counted: 6 · 7e9")])
 
 
-def _utilisation(name, symbol, flops, rules=()):
+#: A card cannot do more than its peak, by the count that holds attention.
+_within = Rule("rate_above_peak", gpu_rate.result * training_flops_per_token.result <= peak_flops)
+
+
+def _utilisation(name, symbol, flops):
     """What a rate is of the peak, by one count of a token's FLOPs."""
-    return formula(name, symbol, "share", flops.result * gpu_rate.result / peak_flops, uses=[flops, gpu_rate], rules=rules, valid=SHARE, numbered=False,
-                   cases=[Case({flops.name: 4e10, "gpu_rate": 1e4, "peak_flops": 1e15} | ({"training_flops_per_token": 4e10} if rules else {}), 0.4, "counted: 4e14 of 1e15")])
+    uses = list(dict.fromkeys([flops, training_flops_per_token, gpu_rate]))
+    return formula(name, symbol, "share", flops.result * gpu_rate.result / peak_flops, uses=uses, rules=[_within], valid=SHARE, numbered=False,
+                   cases=[Case({"training_flops_per_token": 4e10, flops.name: 4e10, "gpu_rate": 1e4, "peak_flops": 1e15}, 0.4, "counted: 4e14 of 1e15")])
 
 
 run_mfu = _utilisation("run_mfu", r"\text{MFU}_{6N}", plain_flops_per_token)
-run_mfu_attention = _utilisation("run_mfu_attention", r"\text{MFU}_\text{attn}", training_flops_per_token, [Rule("rate_above_peak", gpu_rate.result * training_flops_per_token.result <= peak_flops)])
+run_mfu_attention = _utilisation("run_mfu_attention", r"\text{MFU}_\text{attn}", training_flops_per_token)
 run_hfu = _utilisation("run_hfu", r"\text{HFU}", hardware_flops_per_token)
 
 step_gap = formula(
