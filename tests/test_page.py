@@ -483,7 +483,8 @@ def differences(root, spec):
             continue
         if not math.isclose(found["values"].get(name, math.nan), value, rel_tol=1e-12):
             yield f"{name} = {found['values'].get(name)}, Python {value!r}; {found['state']}"
-        due = "–" if refused else REGISTRY[name].human(value)  # one refused output blanks the others, as in Calculator.result
+        # one refused output blanks the others, as in Calculator.result, and a rule of several names the value in question
+        due = found["errors"].get(name, "–") if refused else REGISTRY[name].human(value)
         if text[name] != due:
             yield f"{name}: {text[name]!r}, Python {due!r}; {found['state']}"
     notes = root.evaluate("root => [...root.querySelectorAll('.onegpu-note')].map(e => e.textContent)")
