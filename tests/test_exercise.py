@@ -1,5 +1,6 @@
 """Exercises: every draw computes, and Python and the page write the same."""
 
+import doctest
 import functools
 import itertools
 import json
@@ -10,7 +11,7 @@ import pytest
 
 from exercises import pages
 from javascript import run
-from onegpu import MODELS
+from onegpu import MODELS, exercise
 from onegpu.calculator import library
 from onegpu.exercise import THEN, Exercise, exact, uniform
 from onegpu.memory import training_state
@@ -163,6 +164,11 @@ def test_refusing_words_and_seeds():
         exercise.seed = -1
     with pytest.raises(KeyError, match="exercise.wombats.ask"):
         Exercise("wombats", training_state, params=1e9)
+
+
+def test_examples():
+    """The examples in the docstrings."""
+    assert doctest.testmod(exercise) == (0, 3)
 
 
 def test_exact():

@@ -16,7 +16,7 @@ from .calculator import CATALOGS, Live, library, own, row
 
 #: What a reader may give as a seed; the page reads at most as many digits.
 SEEDS = range(10**9)
-#: The first value of what is asked second, such as ``{then.pipeline_bubble}``.
+#: Begins the name of an input or a value of the second question, such as ``{then.pipeline_bubble}``.
 THEN = "then."
 PLACE = re.compile(r"\{([\w.]+)(?::(\w+))?\}")
 
@@ -75,7 +75,7 @@ class Exercise(Live):
     --------
     >>> from onegpu.memory import training_state
     >>> exercise = Exercise("recipe", training_state, params=(13e9, 7e9), grad_bytes=(4, 2))
-    >>> exercise.draw(17)
+    >>> exercise.draw(3)
     {'params': 7000000000.0, 'grad_bytes': 2}
     """
 
