@@ -5,13 +5,14 @@ import functools
 import nbformat
 
 from onegpu import exercise
+from onegpu.formula import REGISTRY
 from store_outputs import ROOT, notebooks
 
 
 @functools.cache
 def of_page(path):
     """The exercises of one notebook in their order: its imports and its exercises' cells are run, and nothing else."""
-    made, scope = [], {}
+    made, scope, known = [], {}, set()
 
     def make(*formulas, **inputs):
         made.append(exercise.Exercise(*formulas, **inputs))
@@ -19,13 +20,15 @@ def of_page(path):
     for cell in nbformat.read(path, 4).cells:
         if cell.cell_type == "code" and cell.id == "imports":
             exec(cell.source, scope)
-            scope["Exercise"] = make
+            scope["Exercise"], known = make, set(REGISTRY)
         elif cell.cell_type == "code" and cell.id.startswith("exercise-"):
             exec(cell.source, scope)
+    for name in set(REGISTRY) - known if known else ():  # a notebook's own quantities are not the library's
+        del REGISTRY[name]
     return made
 
 
 def pages():
-    """Every notebook with exercises: its page, such as ``chapters/01-memory-wall``, and the exercises."""
-    found = {p.relative_to(ROOT).with_suffix("").as_posix(): of_page(p) for p in notebooks()}
+    """Every English notebook with exercises (another language has the same cells): its page, such as ``chapters/01-memory-wall``, and the exercises."""
+    found = {p.relative_to(ROOT).with_suffix("").as_posix(): of_page(p) for p in notebooks() if "zh" not in p.relative_to(ROOT).parts}
     return {page: made for page, made in found.items() if made}

@@ -15,12 +15,13 @@ import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 import yaml
 from playwright.sync_api import sync_playwright
 
+from exercises import pages as exercise_pages
 from onegpu.calculator import modules, row, slider
 from onegpu.compute import training_time
 from onegpu.configs import read_config
@@ -116,7 +117,7 @@ def visit(browser, site, noise):
 
 
 #: Pages whose calculators have dozens of folded inputs; random steps still reach those.
-LONG = ("chapters/04-walls-compound.html", "chapters/05-decide.html")
+LONG = ("chapters/04-walls-compound.html", "chapters/05-decide.html", "chapters/07-one-is-enough.html")
 
 
 # -- the pages as they are written -----------------------------------------------------------------
@@ -651,3 +652,73 @@ def test_a_damaged_calibration_is_ignored(visit, noise):
         page.reload()
         assert page.locator(CALCULATOR).nth(0).evaluate("root => Object.keys(root.onegpu.errors).length") == 0 and "†" not in page.locator(CALCULATOR).nth(0).inner_text(), stored
     assert noise == []
+
+
+# -- exercises -------------------------------------------------------------------------------------
+
+EXERCISES = {f"{page}.html": made for page, made in exercise_pages().items()}
+each_exercise_page = pytest.mark.parametrize("path", EXERCISES)
+
+
+def texts(page):
+    """What the exercises of a page show: question, answer, whether it is folded."""
+    return page.locator(".onegpu-exercise").evaluate_all("""all => all.map(e => [e.querySelector("p").textContent, e.querySelector("details p").textContent, !e.querySelector("details").open])""")
+
+
+def due(path, seed):
+    """What they should show for a seed."""
+    return [[f"{e.number} {e.ask(seed)}", e.answer(seed), True] for e in EXERCISES[path]]
+
+
+def address(page):
+    """The page's link as it stands now."""
+    return page.evaluate("location.href")
+
+
+def seed_of(page):
+    """The seed in the page's link."""
+    return int(dict(parse_qsl(urlsplit(address(page)).query)).get("seed", 0))
+
+
+@each_exercise_page
+def test_another_one(visit, noise, path):
+    """The button draws other numbers in all exercises of the page, as Python does; the link keeps them; the way back is there."""
+    page = visit(path)
+    page.evaluate("history.replaceState(null, '', '?model=own#exercises')")
+    assert texts(page) == due(path, 0)
+    for i, root in enumerate(page.locator(".onegpu-exercise").all()):
+        again, back = root.locator("button").all()
+        assert again.inner_text() == "another one" and (back.is_visible() or not i)
+        before, seed = texts(page), seed_of(page)
+        root.locator("summary").click()
+        again.focus()
+        page.keyboard.press("Enter" if i % 2 else "Space")
+        assert seed_of(page) > seed and texts(page)[i][0] != before[i][0] and again.evaluate("e => e === document.activeElement")
+        assert texts(page) == due(path, seed_of(page)) and f"variant {seed_of(page)}" in root.inner_text()
+        assert root.locator("p").first.get_attribute("aria-live") == "polite" and page.locator(".onegpu-exercise [aria-live=polite]").count() == 1
+    last = seed_of(page)
+    page.reload()
+    assert texts(page) == due(path, last) and address(page).endswith(f"?model=own&seed={last}#exercises")
+    page.locator(".onegpu-exercise").last.get_by_text("as printed").click()
+    assert texts(page) == due(path, 0) and address(page).endswith("?model=own#exercises") and not page.get_by_text("as printed").first.is_visible()
+    assert page.evaluate("document.activeElement.textContent") == "another one" and noise == []
+
+
+@each_exercise_page
+def test_a_link_with_a_seed(visit, noise, site, path):
+    """A class opens one link and sees one variant; what is no seed shows the printed one."""
+    page = visit(path)
+    for query, seed in (("17", 17), ("-3", 0), ("9999999999", 0)):
+        page.goto(f"{(site / path).as_uri()}?seed={query}")
+        assert texts(page) == due(path, seed), query
+    assert noise == []
+
+
+@each_exercise_page
+def test_exercises_without_javascript(visit, path):
+    """The printed variant stands, its answer folds, and no button promises more."""
+    page = visit(path, java_script_enabled=False)
+    for root, exercise in zip(page.locator(".onegpu-exercise").all(), EXERCISES[path], strict=True):
+        assert root.locator("p").first.inner_text() == f"{exercise.number} {exercise.ask()}" and not root.locator("details p").is_visible()
+        root.locator("summary").click()
+        assert root.locator("details p").inner_text() == exercise.answer() and root.locator("button").count() == 0

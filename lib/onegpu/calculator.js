@@ -630,9 +630,19 @@ var onegpu = (() => {
       changed(seed);
     });
     back.addEventListener("click", () => { set(0); changed(0); again.focus(); });
-    root.replaceChildren(make("p", { "aria-live": "polite" }, ...(spec.number ? [make("strong", {}, spec.number), " "] : []), ask), details, make("p", { class: "onegpu-again" }, again, variant, back));
+    const question = make("p", { "aria-live": "off" }, ...(spec.number ? [make("strong", {}, spec.number), " "] : []), ask);
+    root.addEventListener("focusin", () => question.setAttribute("aria-live", "polite"));  // all exercises change; the one at hand is read out
+    root.addEventListener("focusout", () => question.setAttribute("aria-live", "off"));
+    root.replaceChildren(question, details, make("p", { class: "onegpu-again" }, again, variant, back));
     set(seed);
     return { set };
+  }
+
+  // In a notebook each exercise has its own seed, a trait of the widget.
+  function poseWidget(model, el, spec) {
+    const root = el.appendChild(make("div", { class: "onegpu-exercise" }));
+    const view = pose(root, spec, compile(spec.library), model.get("seed"), seed => { model.set("seed", seed); model.save_changes(); });
+    model.on("change:seed", () => view.set(model.get("seed")));
   }
 
   // All exercises of a page show one variant, and the page's link says which.
@@ -659,11 +669,7 @@ var onegpu = (() => {
   // In Jupyter, Colab, VS Code: an anywidget.
   function render({ model, el }) {
     const spec = model.get("spec");
-    if (spec.exercise) {
-      const root = el.appendChild(make("div", { class: "onegpu-exercise" }));
-      const exercise = pose(root, spec, compile(spec.library), model.get("seed"), seed => { model.set("seed", seed); model.save_changes(); });
-      return model.on("change:seed", () => exercise.set(model.get("seed")));
-    }
+    if (spec.exercise) return poseWidget(model, el, spec);
     const view = mount(el, spec, compile(spec.library), full(spec, model.get("params")), state => { model.set("params", state); model.save_changes(); });
     model.on("change:params", () => view.set(full(spec, model.get("params"))));
   }

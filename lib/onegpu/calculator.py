@@ -81,10 +81,13 @@ def row(owner, params):
     return catalog.Transformer(**own) if own and own["name"] == params[owner] else CATALOGS[owner][params[owner]]
 
 
-def own(formulas, inputs):
+def own(formulas, inputs=()):
     """The formulas that the site does not ship, with what the page must know of them: ``{"own": …}``, or nothing."""
     changed = {n: f.javascript for n, f in formulas.items() if published().get(n) != f.javascript}
-    return {"own": library(list(formulas.values()), {}, inputs) | {"formulas": changed}} if changed else {}
+    if not changed:
+        return {}
+    known = library(list(formulas.values()), {}, inputs)
+    return {"own": {"formulas": changed, "rules": known["rules"], "quantities": known["quantities"], "words": {"rule": known["words"]["rule"]}}}
 
 
 def _moved(formulas, axes, among):

@@ -16,7 +16,7 @@ from .calculator import CATALOGS, Live, library, own, row
 
 #: What a reader may give as a seed; the page reads at most as many digits.
 SEEDS = range(10**9)
-#: The first value of what is asked second, such as ``{then.pipeline_bubble}``.
+#: Begins the name of an input or a value of the second question, such as ``{then.pipeline_bubble}``.
 THEN = "then."
 PLACE = re.compile(r"\{([\w.]+)(?::(\w+))?\}")
 
@@ -75,7 +75,7 @@ class Exercise(Live):
     --------
     >>> from onegpu.memory import training_state
     >>> exercise = Exercise("recipe", training_state, params=(13e9, 7e9), grad_bytes=(4, 2))
-    >>> exercise.draw(17)
+    >>> exercise.draw(3)
     {'params': 7000000000.0, 'grad_bytes': 2}
     """
 
@@ -95,7 +95,7 @@ class Exercise(Live):
         self.page_spec = spec
         self.ask(), self.answer()  # refuses now what it would refuse later
         attributes = {o: {s.partition(".")[2] for n in self.inputs if (s := self._source(n)) and s.startswith(o + ".")} for o in self.pickers}
-        super().__init__(spec=spec | {"library": library(list(self.formulas.values()), attributes, self.inputs)})
+        super().__init__(spec=spec | {"library": library(list(self.formulas.values()), attributes)})
 
     def _source(self, name):
         """Where an input comes from, if it comes from a row of a catalogue."""
@@ -194,7 +194,7 @@ class Exercise(Live):
 
     def html(self):
         """The question with its folded answer as printed, with the specification that makes it live."""
-        data = json.dumps(self.page_spec | own(self.formulas, self.inputs), ensure_ascii=False).replace("</", "<\\/")
+        data = json.dumps(self.page_spec | own(self.formulas), ensure_ascii=False).replace("</", "<\\/")
         number = f"<strong>{html.escape(self.number)}</strong> " if self.number else ""
         return (f'<div class="onegpu-exercise">\n<p>{number}{html.escape(self.ask())}</p>\n'
                 f"<details><summary>{labels.text('calculator.exercise.answer')}</summary>\n<p>{html.escape(self.answer())}</p>\n</details>\n"
