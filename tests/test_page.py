@@ -36,7 +36,7 @@ LOCAL = ("file:", "data:", "blob:")
 NO_BROWSER = "NO BROWSER: the page tests did not run; install chromium"
 
 #: Where a control does nothing at the start: other controls to set first, by the control's name, by name and shown text.
-SETTINGS = {}
+SETTINGS = {"measured_step_time": [{"reading": "the time of a step"}], "network": [{"gpus": "64", "seq_len": "2048", "global_batch": "131072"}]}
 
 
 # -- the site and the browser ----------------------------------------------------------------------

@@ -297,7 +297,7 @@ var onegpu = (() => {
   // Whether any other value of a control changes anything shown.
   function matters(spec, lib, state, name, names = shown(spec)) {
     const now = evaluate(spec, lib, state, false).values;  // a search's limit stands for it
-    const changed = other => { const { values } = evaluate(spec, lib, changeOf(spec, state, name, other), false); return names.some(n => values[n] !== now[n]); };
+    const changed = other => { const { values, errors } = evaluate(spec, lib, changeOf(spec, state, name, other), false); return Object.keys(errors).length > 0 || names.some(n => values[n] !== now[n]); };
     return alternatives(spec, lib, state, name).some(changed);
   }
 
