@@ -30,7 +30,7 @@ UNITS = {"B": BYTE, "s": SECOND, "J": JOULE, "W": JOULE / SECOND, "$": DOLLAR, "
 COUNTS = {
     LENGTH: "tokens tokens_in_deadline seq_len matmul_tokens d_model d_head d_ff d_ff_expert d_in d_out d_nope d_rope d_v vocab_size n_positions rank q_lora_rank kv_lora_rank",
     LENGTH**2: """params active_params matmul_params head_params expert_params routed_params idle_experts attention_weights feed_forward_weights expert_weights layer_weights norms_and_biases
-        largest_model optimal_params lora_params""",
+        largest_model optimal_params lora_params trainable_params""",
     1 / LENGTH: "tokens_per_param",
 }
 COUNTED = {name: dimension for dimension, names in COUNTS.items() for name in names.split()}
@@ -46,6 +46,18 @@ HIDDEN = {
     "layer_weights": ([LENGTH], "a router has a column for each expert"),
     "norms_and_biases": ([LENGTH], "a vector is a matrix of one row"),
     "params": ([LENGTH], "the same"),
+    "norm_bytes": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "attention_activations": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "feed_forward_activations": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "input_activations": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "quantized_activations": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "finetune_kept": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "finetune_activations": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "finetune_working_set": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "held_activations": ([_ELEMENT], "its numbers are the bytes of a tensor's elements"),
+    "forward_head": ([_ELEMENT], "the bytes of a logit's copies"),
+    "loss_head": ([_ELEMENT], "the same"),
+    "quantized_bytes": ([_ELEMENT], "a format's bytes for a weight"),
     "context_long": ([LENGTH], "a rule: its number is one of tokens"), "context_divides": ([LENGTH], "a rule: slices of one token"),
 }
 

@@ -8,6 +8,8 @@ from onegpu.calculator import modules
 FORMULAS = [f for m in modules() for f in m._section.formulas]
 #: Mutants that mean the same: a whole number is 1, or above 0, if and only if its square is.
 EQUIVALENT = {("plan_memory", "pipeline_parallel squared"), ("expert_layers", "n_experts squared"),
+              ("input_activations", "n_norms squared"), ("quantized_activations", "n_norms squared"), ("held_activations", "n_norms squared"),
+              ("input_activations", "lora_dropout squared"), ("quantized_activations", "lora_dropout squared"),
               ("linear_activations", "n_experts squared"), ("linear_activations", "kv_lora_rank squared"), ("card_memory", "pipeline_parallel squared")}
 
 

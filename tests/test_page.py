@@ -25,11 +25,11 @@ from exercises import pages as exercise_pages
 from onegpu.calculator import modules, row, slider
 from onegpu.compute import training_time
 from onegpu.configs import read_config
-from onegpu.formula import REGISTRY
+from onegpu.formula import REGISTRY, Largest
 from onegpu.planner import micro_batches, replicas
 
 ROOT = Path(__file__).parents[1]
-FORMULAS = {f.name: f for m in modules() for f in m._section.formulas}
+FORMULAS = {f.name: f for m in modules() for f in m._section.formulas} | {f.name: f for m in modules() for f in vars(m).values() if isinstance(f, Largest)}
 CALCULATOR, CONTROL = ".onegpu-calculator", ".onegpu :is(input, select)[data-name]"
 GENERATED = {"genindex.html", "search.html"}
 LOCAL = ("file:", "data:", "blob:")
@@ -117,7 +117,7 @@ def visit(browser, site, noise):
 
 
 #: Pages whose calculators have dozens of folded inputs; random steps still reach those.
-LONG = ("chapters/04-walls-compound.html", "chapters/05-decide.html")
+LONG = ("chapters/04-walls-compound.html", "chapters/05-decide.html", "chapters/07-one-is-enough.html")
 
 
 # -- the pages as they are written -----------------------------------------------------------------
@@ -455,7 +455,7 @@ def arguments(spec, state, formula):
 def expected(spec, state, name):
     """An output as Python computes it."""
     formula = FORMULAS[name]
-    if "data_parallel" in spec["formulas"]:  # the planner computes replicas and micro-batches
+    if "data_parallel" in spec["formulas"] and not isinstance(formula, Largest):  # the planner computes replicas and micro-batches
         formula = formula.connect(replicas, micro_batches)
     return formula(**arguments(spec, state, formula))
 
@@ -484,7 +484,8 @@ def differences(root, spec):
             continue
         if not math.isclose(found["values"].get(name, math.nan), value, rel_tol=1e-12):
             yield f"{name} = {found['values'].get(name)}, Python {value!r}; {found['state']}"
-        due = "–" if refused else REGISTRY[name].human(value)  # one refused output blanks the others, as in Calculator.result
+        # one refused output blanks the others, as in Calculator.result, and a rule of several names the value in question
+        due = found["errors"].get(name, "–") if refused else REGISTRY[name].human(value)
         if text[name] != due:
             yield f"{name}: {text[name]!r}, Python {due!r}; {found['state']}"
     notes = root.evaluate("root => [...root.querySelectorAll('.onegpu-note')].map(e => e.textContent)")
@@ -615,6 +616,42 @@ def test_units(visit, site, names, text, value):
         type_into(box(root, name), typed)
     assert root.evaluate("(root, name) => root.onegpu.state[name]", name) == pytest.approx(value, rel=1e-12)
     assert note(box(root, name)) == ""
+
+
+# -- calibration -------------------------------------------------------------------------------------
+
+def test_calibration_goes_everywhere(visit, noise):
+    """A measured speed and peak replace the defaults in every calculator of this and of other pages, marked, with a warning outside their range, until they are dropped."""
+    page = visit("chapters/07-one-is-enough.html")
+    roots, shown = page.locator(CALCULATOR), "root => Object.fromEntries([...root.querySelectorAll('output')].map(e => [e.dataset.name, e.textContent]))"
+    tune = roots.nth(0)
+    before = tune.evaluate(shown)
+    for i in (1, 2):
+        roots.nth(i).locator(".onegpu-results > button", has_text="use in all calculators").click()
+    measured = [roots.nth(i).evaluate("root => root.onegpu.values") for i in (1, 2)]
+    after, state = tune.evaluate(shown), tune.evaluate("root => root.onegpu.state")
+    assert state["kernel_efficiency"] == measured[0]["measured_efficiency"] and state["overhead_bytes"] == measured[1]["measured_overhead"]
+    marked = {n for n, text in after.items() if text.endswith(" †")}
+    assert marked == {n for n in after if after[n] != before[n]} == {"finetune_headroom", "longest_sequence", "largest_micro_batch", "finetune_time", "finetune_cost"}
+    assert "Outside the range it was measured in: card = RTX 4090 (measured at A100 80GB)" in tune.inner_text()
+    page.goto(page.url.replace("07-one-is-enough", "03-scale-out"))
+    far = page.locator(CALCULATOR).nth(0)
+    assert far.evaluate("root => root.onegpu.state.mfu") == measured[0]["run_mfu"] and "rests on your own run" in far.inner_text()
+    far.get_by_role("button", name="use the defaults again").click()
+    assert "†" not in far.inner_text() and far.evaluate("root => root.onegpu.state.mfu") != measured[0]["run_mfu"]
+    page.goto(page.url.replace("03-scale-out", "07-one-is-enough"))
+    assert page.locator(CALCULATOR).nth(0).evaluate(shown) == before
+    assert noise == []
+
+
+def test_a_damaged_calibration_is_ignored(visit, noise):
+    """What is stored by another hand breaks nothing."""
+    for stored in ("{", "7", '"x"', '{"mfu": 3}', '{"mfu": {"value": "x"}}', '{"mfu": {"value": 9, "at": {}}}', "[1]"):
+        page = visit("chapters/03-scale-out.html")
+        page.evaluate("text => localStorage.setItem('onegpu-calibration', text)", stored)
+        page.reload()
+        assert page.locator(CALCULATOR).nth(0).evaluate("root => Object.keys(root.onegpu.errors).length") == 0 and "†" not in page.locator(CALCULATOR).nth(0).inner_text(), stored
+    assert noise == []
 
 
 # -- exercises -------------------------------------------------------------------------------------

@@ -216,6 +216,12 @@ link_bandwidth -1: all_gather_time all_reduce_time tensor_parallel_time card_ten
 memory_bandwidth -1: ridge_intensity optimizer_time sharded_optimizer_time plan_optimizer_time
 tensor_parallel -1: gathered_unit sharded_activations sharded_state data_parallel_bytes compute_time sharded_optimizer_time plan_memory memory_load
 tensor_parallel -1: dense_state dense_bytes card_activations plan_activations card_compute expert_time exposed_expert_time imbalance_time
+micro_batch 1: finetune_activations held_activations held_logits finetune_working_set
+seq_len 1: held_activations held_logits
+n_layers 1: held_activations
+peak_flops -1: finetune_time finetune_cost
+gpus -1: finetune_time
+gpu_price 1: finetune_cost
 pipeline_parallel -1: sharded_state data_parallel_bytes sharded_optimizer_time dense_state expert_state second_copy plan_state dense_bytes expert_bytes plan_bytes plan_optimizer_time
 """
 LAWS = [(words[0], sp.Rational(words[1]), name) for line in LAWS.strip().splitlines() for words, names in [(line.partition(":")[0].split(), line.partition(":")[2])] for name in names.split()]
@@ -300,8 +306,9 @@ LESS = "peak_flops mfu kernel_efficiency scaling_efficiency goodput memory_bandw
 OTHERWISE = {
     ("backward_gradients", None): "left out where the peak is at the start of backward", ("backward_activations", None): "left out where it is at its end",
     ("exposed_time", None): "longer compute hides more", ("plan_exposed_time", None): "the same", ("exposed_expert_time", None): "the same",
-    ("quantized_weights", "matmul_params"): "its layers are quantised, which is more if the rest has fewer bytes",
+    ("finetune_backward_gradients", None): "left out where the peak is at the start of backward", ("finetune_backward_activations", None): "left out where it is at its end",
     ("plan_time", "micro_batch"): "fewer micro-batches make the same batch, and each hides more", ("plan_cost", "micro_batch"): "the same",
+} | {(f.name, n): "a quantised weight is more than one in fewer bytes, and a head is part of the matrices" for f in COSTS for n in ("matmul_params", "head_params") if "quantized_weights" in {u.name for u in f.graph()}
 } | {(f.name, "n_layers"): "with the same parameters, more layers are smaller and divide better into stages" for f in COSTS if {"layers_per_stage", "gathered_unit"} & {u.name for u in f.graph()}}
 
 

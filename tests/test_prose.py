@@ -29,6 +29,7 @@ from onegpu import (
     NETWORKS,
     RECIPES,
     RUNS,
+    calibrate,
     catalog,
     compute,
     coupling,
@@ -88,7 +89,19 @@ V3_EFFICIENCY = next(e / 100 for e in range(30, 70) if planner.plan_parts(**V3 |
 ASKED = {name: evidence.ask(MODELS[name], recompute="full") for name in ("GPT-2 small",)}
 _TWINS = ((m, m.name.replace(m.kind, "reserved")) for m in measured.readings("allocated", "active"))
 CACHE = [measured.MEASURED[twin].measured_bytes / m.measured_bytes for m, twin in _TWINS if twin != m.name and twin in measured.MEASURED]
-SCOPE |= {"ASKED": ASKED, "CACHE": CACHE, "ceil": ceil, "evidence": evidence, "LONG_405B": LONG_405B, "V3": V3, "V3_EFFICIENCY": V3_EFFICIENCY, "measured": measured, "published": published}
+SCOPE |= {"ASKED": ASKED, "CACHE": CACHE, "ceil": ceil, "evidence": evidence, "LONG_405B": LONG_405B, "V3": V3, "V3_EFFICIENCY": V3_EFFICIENCY, "measured": measured, "published": published, "calibrate": calibrate}
+#: Section 07's rows, the change between two of them, and the cases of the QLoRA paper.
+TUNED = measured.FINETUNED
+PAPER = dict(model=MODELS["LLaMA 33B"], gpu=GPUS["RTX 4090"], rank=64, targets="all", trainable_bytes=12, accumulate=True, recompute="full", seq_len=512, micro_batch=1, method="qlora-dq")
+ON_24_GB = dict(model=MODELS["Mistral 7B"], gpu=GPUS["RTX 4090"], rank=32, targets="qv", lora_dropout=0.05, seq_len=512, micro_batch=2)
+
+
+def change(name, old, new, what="measured_bytes"):
+    """What differs between a row and the one whose name has ``new`` for ``old``."""
+    return getattr(TUNED[name.replace(old, new)], what) - getattr(TUNED[name], what)
+
+
+SCOPE |= {"TUNED": TUNED, "PAPER": PAPER, "ON_24_GB": ON_24_GB, "change": change}
 SCOPE |= {"plans": plans, "RUNS": RUNS, "RUNS_405B": RUNS_405B, "RUNS_POWERS": RUNS_POWERS, "SOURCE_40": SOURCE_40, "SOURCE_50": SOURCE_50, "dp_ratio": dp_ratio, "makers_ratio": makers_ratio, "whole_run": whole_run}
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ var onegpu = (() => {
   }
 
   // Every value by name, and what is wrong by name of the input.
-  function evaluate(spec, lib, state) {
+  function evaluate(spec, lib, state, searches = true) {
     const v = {}, errors = {};
     for (const name in spec.inputs) {
       const q = lib.quantities[name], x = valueOf(spec, lib, state, name), wrong = check(q, name, x, lib.words);
@@ -188,6 +188,7 @@ var onegpu = (() => {
       if (row && row[one] !== row[other]) errors[owner] = fill(lib.words.calculator.parted, { name: owner, value: state[owner] });
     }
     if (Object.keys(errors).length) return { values: {}, errors };
+    for (const { axis } of Object.values(spec.largest || {})) v[axis] ??= 1;
     for (const name of spec.formulas) v[name] = lib.formulas[name](v);
     const broken = (spec.rules || []).find(name => !lib.rules[name](v));
     if (broken) {
@@ -195,11 +196,29 @@ var onegpu = (() => {
       const shown = Object.fromEntries(Object.entries(v).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
       return { values: v, errors: { [message.match(/\{(\w+)\}/)[1]]: fill(message, shown) } };
     }
+    for (const name in searches && spec.largest) {
+      const found = largest(spec.largest[name], lib, v);
+      if (typeof found === "number") v[name] = found;
+      else errors[name] = fill(lib.words.rule[name], found);
+    }
     for (const name of spec.outputs) {
-      const q = lib.quantities[name], wrong = q.choices ? null : check(q, name, v[name], lib.words);
+      const q = lib.quantities[name], wrong = q.choices || !(name in v) ? null : check(q, name, v[name], lib.words);
       if (wrong) errors[name] = wrong;
     }
     return { values: v, errors };
+  }
+
+  // The largest value of an input for which a formula is not negative, as Largest in formula.py; or the values at the end of the domain, if all of it would do.
+  function largest({ axis, limit, range, whole, formulas }, lib, v) {
+    const w = { ...v }, spare = x => { w[axis] = x; for (const name of formulas) w[name] = lib.formulas[name](w); return w[limit]; };
+    let [low, high] = range;
+    if (!whole && spare(high) > 0) return w;
+    if (whole) for (high = 1; high <= range[1] && spare(high) >= 0; high *= 2) low = high;
+    for (;;) {
+      const middle = whole ? Math.floor((low + high) / 2) : (low + high) / 2;
+      if (middle <= low || middle >= high) return whole ? low : high;
+      if (spare(middle) >= 0) low = middle; else high = middle;
+    }
   }
 
   // Every combination of the axes: those that break no rule and stay within the limit, in order.
@@ -261,7 +280,13 @@ var onegpu = (() => {
     requestAnimationFrame(step);
   }
 
-  const shown = spec => [...new Set([...spec.outputs, ...(spec.stack ? [...(spec.stack.capacity ? [spec.stack.capacity] : []), ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
+  // Where an MFU stands among the published runs nearest in size, as judged in calibrate.py.
+  function judged({ mfu, size, runs, count }, lib, v) {
+    const words = lib.words.calculator, near = runs.map(([n, x]) => [Math.abs(Math.log(n / v[size])), x]).sort((a, b) => a[0] - b[0]).slice(0, count), below = near.filter(([, x]) => x < v[mfu]).length;
+    return fill(words.judged, { mfu: human(v[mfu], "share", lib.words), third: words.third[Math.min(2, Math.floor(3 * below / near.length))], below, count: near.length });
+  }
+
+  const shown = spec => [...new Set([...spec.outputs.map(n => spec.largest?.[n]?.limit || n), ...(spec.stack ? [...(spec.stack.capacity ? [spec.stack.capacity] : []), ...spec.stack.onTop, ...Object.values(spec.stack.bars).flat()] : [])])];
   const alternatives = (spec, lib, state, name) => {
     if (name in spec.pickers) return spec.pickers[name].filter(row => row !== state[name]);
     const q = lib.quantities[name], now = valueOf(spec, lib, state, name);
@@ -271,8 +296,8 @@ var onegpu = (() => {
 
   // Whether any other value of a control changes anything shown.
   function matters(spec, lib, state, name, names = shown(spec)) {
-    const now = evaluate(spec, lib, state).values;
-    const changed = other => { const { values } = evaluate(spec, lib, changeOf(spec, state, name, other)); return names.some(n => values[n] !== now[n]); };
+    const now = evaluate(spec, lib, state, false).values;  // a search's limit stands for it
+    const changed = other => { const { values } = evaluate(spec, lib, changeOf(spec, state, name, other), false); return names.some(n => values[n] !== now[n]); };
     return alternatives(spec, lib, state, name).some(changed);
   }
 
@@ -404,13 +429,50 @@ var onegpu = (() => {
 
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
+    const judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
+    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate.values).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
     const reset = make("button", { type: "button" }, words.reset);
     reset.addEventListener("click", () => { refused = null; state = { ...spec.start }; update(); changed(state); });
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, stack, curve)), list, advice, live));
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, live));
     let speak, think, jobs = 0, refused = null;
+
+    const announce = detail => root.dispatchEvent(new CustomEvent("onegpu:calibration", { bubbles: true, detail }));
+
+    // What a calibration depends on, as it is here.
+    function where() {
+      const found = {};
+      for (const n of spec.range) { if (n in spec.pickers) found[n] = state[n]; else if (n in spec.inputs) found[n] = valueOf(spec, lib, state, n); }
+      return found;
+    }
+
+    // Measured values in place of what stands there, or with null what stood there before.
+    function calibrate(found) {
+      const next = { ...state }, old = state.calibration || {};
+      for (const n in old) if (next[n] === old[n].value) n in spec.start ? next[n] = spec.start[n] : delete next[n];
+      delete next.calibration;
+      const own = Object.entries(found || {}).filter(([n, measured]) => n in spec.inputs && measured && typeof measured.at === "object" && !check(lib.quantities[n], n, measured.value, lib.words));
+      if (own.length) Object.assign(next, Object.fromEntries(own.map(([n, { value }]) => [n, value])), { calibration: Object.fromEntries(own) });
+      if (JSON.stringify(next) === JSON.stringify(state)) return;
+      state = next;
+      update();
+      changed(state);
+    }
+
+    // The inputs that hold a measured value, the outputs that rest on them, and how far from the measurement they are used.
+    function ownRun(values) {
+      const held = Object.entries(state.calibration || {}).filter(([n, { value }]) => state[n] === value), before = { ...state };
+      for (const [n] of held) n in spec.start ? before[n] = spec.start[n] : delete before[n];
+      const plain = held.length ? evaluate(spec, lib, before).values : values, resting = spec.outputs.filter(n => values[n] !== plain[n]);
+      const here = where(), far = new Set(held.flatMap(([, { at }]) => Object.keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > spec.factor))
+        .map(n => fill(words.measured_at, { name: label(n), value: n in spec.pickers ? here[n] : show(n, here[n]), at: n in spec.pickers ? at[n] : show(n, at[n]) }))));
+      const drop = make("button", { type: "button" }, words.defaults), text = fill(words.own_run, { values: held.map(([n, { value }]) => `${label(n)} ${show(n, value)}`).join(", ") });
+      drop.addEventListener("click", () => announce(null));
+      mine.replaceChildren(...(held.length ? [text, " ", ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(", ") })), " "] : []), drop] : []));
+      for (const n of resting) cells[n].append(" †");
+    }
 
     // The plans that fit, fastest first, and why the others were refused.
     function plans(found, failed) {
@@ -450,6 +512,9 @@ var onegpu = (() => {
         cells[name].textContent = errors[name] || (failed ? "–" : show(name, values[name]));
         cells[name].classList.toggle("onegpu-bad", name in errors || (lib.quantities[name].choices || [])[values[name]]?.value === "no");
       }
+      failed ? mine.replaceChildren() : ownRun(values);
+      judgement.textContent = spec.judge && !failed ? judged(spec.judge, lib, values) : "";
+      use.disabled = failed;
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
       if (spec.search) {
@@ -512,7 +577,7 @@ var onegpu = (() => {
     }
 
     update();
-    return { adopt, set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
+    return { adopt, calibrate, set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
   }
 
   // -- exercises: the same draws and the same words as exercise.py -------------------------------
@@ -617,7 +682,22 @@ var onegpu = (() => {
       views.push(mount(root, spec, local(spec), full(spec, { ...spec.start })));
     }
     document.addEventListener("onegpu:model", event => views.forEach(view => view.adopt(event.detail)));
+    document.addEventListener("onegpu:calibration", ({ detail }) => {
+      const kept = detail && { ...stored(), ...detail };
+      stored(kept);
+      views.forEach(view => view.calibrate(kept));
+    });
+    if (stored()) views.forEach(view => view.calibrate(stored()));
     poseAll();
+  }
+
+  // The reader's calibration: it stays in the browser, for every page of the site.
+  function stored(value) {
+    try {
+      if (value === undefined) return JSON.parse(localStorage.getItem("onegpu-calibration"));
+      localStorage.setItem("onegpu-calibration", JSON.stringify(value));
+    } catch { /* a browser may keep nothing; the page has it all the same */ }
+    return value;
   }
 
   // The site's library, with the formulas that a specification brings along.
@@ -629,5 +709,5 @@ var onegpu = (() => {
   }
   if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
 
-  return { significant, human, entry, parse, readConfig, counted, search, evaluate, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, render };
+  return { significant, human, entry, parse, readConfig, counted, search, evaluate, judged, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, render };
 })();

@@ -14,8 +14,8 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-from . import catalog, configs, labels, shape, units
-from .formula import REGISTRY, search_order
+from . import calibrate, catalog, configs, labels, shape, units
+from .formula import REGISTRY, Largest, search_order
 
 HERE = Path(__file__).parent
 #: What a model's shape computes: attribute of a model -> formula.
@@ -70,7 +70,7 @@ def library(formulas, attributes, names=None):
     rows = {owner: {row.name: {a: getattr(row, a) for a in sorted(attributes[owner])} for row in CATALOGS[owner].values()} for owner in attributes}
     words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "calculator", "config")}
     rules = {n: r for f in formulas for n, r in f.all_rules().items()}
-    words["rule"] = {n: r.message for n, r in rules.items()}
+    words["rule"] = labels.lookup("rule")
     return {"formulas": {f.name: f.javascript for f in formulas}, "rules": {n: r.javascript for n, r in rules.items()}, "quantities": {n: described(q) for n, q in quantities.items()},
             "rows": rows, "words": words, "suffixes": units.SUFFIXES} | own
 
@@ -88,6 +88,15 @@ def own(formulas, inputs=()):
         return {}
     known = library(list(formulas.values()), {}, inputs)
     return {"own": {"formulas": changed, "rules": known["rules"], "quantities": known["quantities"], "words": {"rule": {n: known["words"]["rule"][n] for n in known["rules"]}}}}
+
+
+def _moved(formulas, axes, among):
+    """Those of some formulas that change with the axes, in order of evaluation."""
+    moving = set(axes)
+    for name, formula in formulas.items():
+        if not moving.isdisjoint(q.name for q in formula._arguments):
+            moving.add(name)
+    return [f.name for f in among if f.name in moving]
 
 
 class Live(anywidget.AnyWidget):
@@ -125,6 +134,8 @@ class Calculator(Live):
         Names of inputs added on top of each bar
     curve : (str, Formula)
         The input along the horizontal axis and the formula along the vertical one
+    calibrates : dict
+        Input -> the output that replaces it in all calculators when the reader asks for it
     triangle : sequence of Formula
         Three shares, drawn as a triangle
     search : dict
@@ -148,12 +159,16 @@ class Calculator(Live):
     params = traitlets.Dict().tag(sync=True)
     result = traitlets.Dict()
 
-    def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None, search=None, triangle=None):
+    def __init__(self, *outputs, title="", start=None, stack=None, capacity=None, on_top=(), curve=None, search=None, triangle=None, calibrates=None):
         self.outputs, self.stack = outputs, stack
-        self.formulas = {f.name: f for root in (*outputs, *([stack] if stack else []), *([curve[1]] if curve else [])) for f in root.graph()}
+        roots = [*outputs, *([stack] if stack else []), *([curve[1]] if curve else [])]
+        self.formulas = {f.name: f for root in roots for f in root.graph()}
+        taken = {n for root in roots for n in root.inputs()}  # without what is only searched
         self.inputs, self.sources, also = {}, {}, []
         for formula in self.formulas.values():
             for name, q in formula.inputs(self.formulas).items():
+                if name not in taken:
+                    continue
                 source = formula.sources.get(name, "")
                 self.inputs[name] = q
                 if self.sources.setdefault(name, source) != source:
@@ -196,11 +211,18 @@ class Calculator(Live):
         self.rules = {n: r for f in self.formulas.values() for n, r in f.all_rules().items()}
         if self.rules:
             spec["rules"] = list(self.rules)
+        searched = [f for f in outputs if isinstance(f, Largest)]
+        if searched:
+            spec["largest"] = {f.name: {"axis": f.axis.name, "limit": f.limit.name, "range": f.range, "whole": f.axis.integer, "formulas": _moved(self.formulas, {f.axis.name}, f.graph())} for f in searched}
+        spec |= {"range": ["gpu", *calibrate.RANGE], "factor": calibrate.FACTOR}
+        if calibrates:
+            spec["calibrate"] = {"values": {n: f.name for n, f in calibrates.items()}}
+        if any(f is calibrate.run_mfu for f in outputs):
+            spec["judge"] = {"mfu": "run_mfu", "size": "active_params", "runs": list(calibrate.published_mfus().values()), "count": calibrate.PEERS}
         if triangle:
             spec["triangle"] = [f.name for f in triangle]
         if search:
-            moving = set(search["axes"])
-            moving |= {n for n, f in self.formulas.items() if not moving.isdisjoint(q.name for q in f._arguments) and (moving.add(n) or True)}
+            moving = {*search["axes"], *_moved(self.formulas, set(search["axes"]), self.formulas.values())}
             goals = [self.formulas[f.name] for f in (search["limit"], search["order"], *search["show"], search.get("goal")) if hasattr(f, "expr")]
             order = search_order(search["axes"], goals)
             spec["order"] = order | {when: [n for n in order[when] if n in moving] for when in ("first", "then")}
@@ -208,7 +230,7 @@ class Calculator(Live):
         if curve:
             spec["curve"] = {"x": curve[0], "y": curve[1].name}
         self.page_spec = spec
-        shared = library(list(self.formulas.values()), {o: set(a) for o, a in attributes.items()}, self.inputs)
+        shared = library(list(self.formulas.values()), {o: set(a) for o, a in attributes.items()}, [*self.inputs, *(f.name for f in outputs)])
         super().__init__(spec=spec | {"library": shared}, params=began)
         self._compute()
 
@@ -280,7 +302,7 @@ class Calculator(Live):
 def modules():
     """The modules of formulas, one a section."""
     from . import compute, coupling, finetune, memory, planner, scaling
-    return [shape, memory, compute, scaling, coupling, planner, finetune]
+    return [shape, memory, compute, scaling, coupling, planner, finetune, calibrate]
 
 
 @cache

@@ -236,6 +236,11 @@ class Recipe:
     def __str__(self):
         return self.name
 
+    @property
+    def bytes_per_param(self):
+        """All of it."""
+        return self.weight_bytes + self.grad_bytes + self.master_bytes + self.optimizer_bytes
+
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
@@ -316,7 +321,7 @@ def typed(kind, row):
     """The fields of a dataclass from a row of text; empty cells keep the default."""
     convert = {int: lambda t: int(float(t)), float: float, bool: lambda t: t == "1", str: str,
                int | None: lambda t: int(float(t)), float | None: float}
-    return {f.name: convert[f.type](row[f.name]) for f in fields(kind) if row.get(f.name)}
+    return {f.name: convert[f.type](row[f.name]) for f in fields(kind) if f.type in convert and row.get(f.name)}
 
 
 def _gpus(rows):

@@ -632,6 +632,82 @@ class Formula:
         return javascript(self.expr)
 
 
+class Largest:
+    """The largest value of an input for which a formula is not negative, found by halving.
+
+    Of a whole input it is searched upward from 1; of one with a bounded domain, over all of it.
+
+    Parameters
+    ----------
+    result : Quantity
+        What it is called
+    axis : Quantity
+        The input; the more of it, the smaller ``limit``
+    limit : Formula
+        What must not be negative, e.g. the memory to spare
+
+    Examples
+    --------
+    >>> from onegpu import GPUS, MODELS
+    >>> from onegpu.finetune import longest_sequence
+    >>> longest_sequence(model=MODELS["Llama 2 7B"], gpu=GPUS["RTX 4090"], method="qlora-dq", micro_batch=1, recompute="full")
+    29642.0
+    """
+
+    terms, rules = (), ()
+
+    def __init__(self, result, axis, limit):
+        self.result, self.name, self.axis, self.limit = result, result.name, axis, limit
+
+    def graph(self, given=()):
+        """The formulas that it needs, in the order of evaluation."""
+        return self.limit.graph(given)
+
+    def inputs(self, given=()):
+        """The limit's inputs without the one that is searched."""
+        return {n: q for n, q in self.limit.inputs(given).items() if n != self.axis.name}
+
+    @property
+    def sources(self):
+        """Where each input can come from, as in a formula."""
+        return {n: s for n, s in self.limit.sources.items() if n != self.axis.name}
+
+    @property
+    def range(self):
+        """Where the search begins and where it gives up."""
+        return (0, MOST) if self.axis.integer else (float(self.axis.valid.inf), float(self.axis.valid.sup))
+
+    def __call__(self, **given):
+        """The value; 0 if nothing is possible.
+
+        Raises
+        ------
+        ValueError
+            For an unknown, missing or illegal input, or if the whole of a bounded domain would do.
+        """
+        if self.axis.name in given:
+            raise self.axis.error(given[self.axis.name], labels.text("allowed.searched", formula=self.name))
+        low, high = self.range
+        values = self.limit.evaluate(**given, **{self.axis.name: 1})  # says what is wrong
+
+        def spare(x):
+            return self.limit.compute(values | {self.axis.name: x}, given)
+
+        if not self.axis.integer and (end := spare(high))[self.limit.name] > 0:
+            raise ValueError(labels.text(f"rule.{self.name}", **{n: float(v) for n, v in end.items()}))
+        if self.axis.integer:
+            high = 1
+            while high <= MOST and spare(high)[self.limit.name] >= 0:
+                low, high = high, 2 * high
+        while low < (middle := (low + high) // 2 if self.axis.integer else (low + high) / 2) < high:
+            low, high = (middle, high) if spare(middle)[self.limit.name] >= 0 else (low, middle)
+        return self.result.check(float(low if self.axis.integer else high))
+
+
+#: Where the search for a whole number gives up.
+MOST = 2**24
+
+
 def docstring(formula):
     """The numpydoc text of a formula: equation, parameters with units, result, cases as a doctest."""
     lines = [f"{formula.result.label.capitalize()}.", "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
@@ -685,6 +761,11 @@ class Section:
         """Register the result and make the formula."""
         result = Quantity(name, symbol, unit, valid=valid, integer=integer, choices=choices)
         return self.add(Formula(result, expr, **fields), numbered)
+
+    def bound(self, base, name, symbol, cases, numbered=False, rules=(), **inputs):
+        """A formula of another section with a name of its own, whose inputs stand for others: see :meth:`Formula.bind`."""
+        result = Quantity(name, symbol, base.result.unit, valid=base.result.valid, choices=base.result.choices)
+        return self.add(base.bind(result, **inputs).replace(cases=cases, source="", rules=rules), numbered)
 
     def add(self, formula, numbered=True):
         """Give a formula the section's next number, if the section shows it as an equation."""

@@ -1,4 +1,4 @@
-"""Section 06: measured training memory against the formulas.
+"""Sections 06 and 07: measured training memory against the formulas.
 
 Each row of ``data/measured.csv`` is a published reading with the whole configuration behind it, read
 from the trainer's own code. The prediction is a peak over time, made of the formulas of sections 1 and
@@ -7,11 +7,11 @@ the overhead.
 """
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from . import coupling, memory
-from .catalog import MODELS, Catalog, Transformer, typed
+from . import coupling, finetune, memory
+from .catalog import GPUS, MODELS, Catalog, Transformer, typed
 from .facts import rows
 
 #: Models that trainers test with; nobody trains them in earnest, so they stand apart from the catalogue.
@@ -226,3 +226,93 @@ def leave_one_out(measurements):
         fitted = overhead([m for m in measurements if m.trainer != trainer])
         found[trainer] = fitted, [(m.predicted + fitted) / m.measured_bytes - 1 for m in measurements if m.trainer == trainer]
     return found
+
+
+# -- fine-tuning -------------------------------------------------------------------------------------
+
+@dataclass(frozen=True, kw_only=True)
+class Finetuned:
+    """One published peak of fine-tuning on one card, with the inputs of ``finetune_memory`` that its trainer's code fixes.
+
+    ``measured_bytes`` is the allocator's peak, ``device_bytes`` what the card showed beside it. ``contradicts``: the
+    printed peak is below what the stated recipe keeps for its parameters alone.
+    """
+
+    name: str
+    trainer: str
+    model: str
+    gpu: str
+    measured_bytes: float
+    tokens_per_second: float | None = None
+    device_bytes: float | None = None
+    contradicts: bool = False
+    source: str = ""
+    url: str = ""
+    note: str = ""
+    inputs: dict = field(default_factory=dict)
+
+    @cached_property
+    def moments(self):
+        """Bytes at the four moments that can be the peak."""
+        values = finetune.finetune_memory.evaluate(**self.inputs)
+        return {f.name: values[f.name] for f in finetune.finetune_memory.uses}
+
+    @property
+    def predicted(self):
+        """The peak [B]."""
+        return max(self.moments.values())
+
+    @property
+    def weights(self):
+        """The frozen weights by the formula [B]."""
+        return finetune.frozen_weights(**_taken(finetune.frozen_weights, self.inputs))
+
+    @property
+    def error(self):
+        """Predicted over measured, less one [-]."""
+        return self.predicted / self.measured_bytes - 1
+
+    @property
+    def flops_per_token(self):
+        """What the card computes for each token [FLOP/token]."""
+        return finetune.finetune_flops_per_token(**_taken(finetune.finetune_flops_per_token, self.inputs))
+
+    @property
+    def utilisation(self):
+        """Share of the card's peak; None without a measured speed [share]."""
+        return self.tokens_per_second and self.flops_per_token * self.tokens_per_second / GPUS[self.gpu].peak_flops
+
+
+def _taken(formula, inputs):
+    """Those of a row's inputs that a formula takes."""
+    return {n: v for n, v in inputs.items() if n in formula.inputs() or n == "model"}
+
+
+def _finetuned(row):
+    """A row; its columns that name an input or a part of ``finetune_memory`` are its inputs."""
+    formulas = {f.name: f.result for f in finetune.finetune_memory.graph()} | finetune.finetune_memory.inputs()
+    inputs = {n: _value(formulas[n], text) for n, text in row.items() if n in formulas and text}
+    return Finetuned(**typed(Finetuned, row), inputs=inputs | {"model": MODELS[row["model"]]})
+
+
+def _value(q, text):
+    """What a cell says of an input."""
+    return float(text) if not q.choices else next(c for c in q.choices if text == (str(int(c)) if isinstance(c, bool) else str(c)))
+
+
+FINETUNED = Catalog("measurement", (_finetuned(row) for row in rows("finetuned.csv")))
+
+
+def _twins(old, new, names):
+    """(a row, the row whose name says ``new`` where its own says ``old``), where there are both."""
+    return [(n, n.replace(old, new)) for n in names if old in n and n.replace(old, new) in FINETUNED]
+
+
+_NAMES = [m.name for m in FINETUNED.values() if not m.contradicts]
+#: Pairs of rows of one table that differ in one thing, so that a term stands alone: what -> pairs of names.
+DIFFERENCES = {
+    "batch": [pair for old, new in (("b1", "b2"), ("b2", "b4"), ("b4", "b8")) for pair in _twins(f" {old}", f" {new}", _NAMES) if "s512" not in pair[0]],
+    "nf4": _twins(" lora ", " qlora ", _NAMES) + _twins(" lora ", " qlora-dq ", [n for n in _NAMES if "ckpt" in n]),
+    "double": _twins(" qlora ", " qlora-dq ", _NAMES),
+    "targets": _twins(" qv ", " all+head ", _NAMES),
+}

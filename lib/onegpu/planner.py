@@ -11,13 +11,13 @@ import sympy as sp
 
 from .compute import BACKWARD, FORWARD
 from .coupling import *
-from .formula import REGISTRY, Case, Formula, Quantity, Rule, Section, search_order
+from .formula import REGISTRY, Case, Formula, Rule, Section, search_order
 from .memory import fits, headroom, layer_working_set, logits
 from .quantities import *
 from .shape import expert_layers
 
 _section = Section(5)
-formula = _section.formula
+formula, bound = _section.formula, _section.bound
 
 # -- what a plan fixes -------------------------------------------------------------------------------
 
@@ -54,13 +54,6 @@ PLAN_RULES = RULES + (
 _group = data_parallel * context_parallel  # shares gradients and optimizer
 _experts_group = _group * tensor_parallel / expert_parallel
 
-
-def _bound(base, name, symbol, cases, numbered=False, rules=(), **inputs):
-    """A formula of sections 1 and 4 for other groups of cards, or made of the parts of a plan."""
-    result = Quantity(name, symbol, base.result.unit, valid=base.result.valid, choices=base.result.choices)
-    return _section.add(base.bind(result, **inputs).replace(cases=cases, source="", rules=rules), numbered)
-
-
 _V3 = dict(params=671026419200, expert_params=653908770816, pipeline_parallel=16, zero_stage=1, data_parallel=128)
 _TWO = dict(params=80e9, expert_params=16e9, tensor_parallel=2, pipeline_parallel=4, zero_stage=1, data_parallel=6, context_parallel=2)
 
@@ -68,35 +61,35 @@ def _some(inputs, *without):
     return {n: x for n, x in inputs.items() if n not in without}
 
 
-dense_state = _bound(sharded_state, "dense_state", r"M_\text{dense}", [
+dense_state = bound(sharded_state, "dense_state", r"M_\text{dense}", [
     Case(_TWO | dict(zero_stage=z, grad_bytes=4), 8e9 * b, "counted: over twelve cards") for z, b in ((0, 18), (1, 7), (2, 2 + 16 / 12), (3, 1.5))], params=params - expert_params, data_parallel=_group)
-expert_state = _bound(sharded_state, "expert_state", r"M_\text{experts}", [
+expert_state = bound(sharded_state, "expert_state", r"M_\text{experts}", [
     Case(_some(_V3, "params") | dict(expert_parallel=64), 0.63858e9 * (4 + 12 / 2), "DeepSeek-V3's plan: 0.639B expert parameters a card, their optimizer over two", rel=1e-4),
     *(Case(_some(_TWO, "params") | dict(expert_parallel=4, zero_stage=z, grad_bytes=4), 1e9 * b, "counted: over 6 · 2 · 2 / 4 cards") for z, b in ((0, 18), (1, 8), (2, 2 + 16 / 6), (3, 3)))], params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
-dense_bytes = _bound(data_parallel_bytes, "dense_bytes", r"m_\text{dense}", [
+dense_bytes = bound(data_parallel_bytes, "dense_bytes", r"m_\text{dense}", [
     Case(_TWO | dict(zero_stage=z, grad_bytes=4, accumulation_steps=3), 8e9 * b * 11 / 12, "counted: a ring of twelve") for z, b in ((0, 8), (1, 6), (2, 14), (3, 24))], params=params - expert_params, data_parallel=_group)
-expert_bytes = _bound(data_parallel_bytes, "expert_bytes", r"m_\text{experts}", [
+expert_bytes = bound(data_parallel_bytes, "expert_bytes", r"m_\text{experts}", [
     Case(_some(_TWO, "params") | dict(expert_parallel=4, zero_stage=z, grad_bytes=4, accumulation_steps=3), 1e9 * b * 5 / 6, "counted: a ring of six") for z, b in ((0, 8), (1, 6), (2, 14), (3, 24))],
                       params=expert_params, tensor_parallel=expert_parallel, data_parallel=_experts_group)
 plan_bytes = formula(
     "plan_bytes", r"m_\text{plan}", "B", dense_bytes.result + expert_bytes.result, uses=[dense_bytes, expert_bytes], numbered=False, cases=[Case(dict(dense_bytes=30e9, expert_bytes=10e9), 40e9, "counted")])
-card_bandwidth = _bound(data_parallel_bandwidth, "card_bandwidth", r"W_\text{group}", [
+card_bandwidth = bound(data_parallel_bandwidth, "card_bandwidth", r"W_\text{group}", [
     Case(dict(data_parallel=4, context_parallel=2, link_bandwidth=450e9, network_bandwidth=50e9, link_fraction=0.8), 360e9, "counted: inside a node"),
     Case(dict(data_parallel=32, context_parallel=2, link_bandwidth=450e9, network_bandwidth=25e9, tensor_parallel=4, network_fraction=0.5), 25e9, "counted: two network cards a node share it"),
     Case(dict(data_parallel=2, context_parallel=2, link_bandwidth=450e9, network_bandwidth=25e9, tensor_parallel=4, network_fraction=0.5), 25e9, "counted: two of the ring in a node"),
     Case(dict(data_parallel=4, context_parallel=2, link_bandwidth=450e9, network_bandwidth=50e9, tensor_parallel=8, network_fraction=0.8), 40e9, "counted: one network card each"),
     Case(dict(data_parallel=32, context_parallel=2, link_bandwidth=40e9, network_bandwidth=50e9), 32e9, "counted: bound by the link")], data_parallel=_group)
-card_activations = _bound(sharded_activations, "card_activations", r"M_\text{act,card}", [
+card_activations = bound(sharded_activations, "card_activations", r"M_\text{act,card}", [
     Case(dict(seq_len=2048, micro_batch=4, d_model=6144, kept_per_layer=34, tensor_parallel=2, context_parallel=4, layers_per_stage=3, in_flight=2), 6 * 0.2139e9, "as section 4's, eight ways", rel=1e-3)],
     tensor_parallel=_cards)
-card_compute = _bound(compute_time, "card_compute", r"t_\text{compute}", [
+card_compute = bound(compute_time, "card_compute", r"t_\text{compute}", [
     Case(dict(hardware_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=1000, tensor_parallel=2, context_parallel=2, layers_per_stage=3, n_layers=10, peak_flops=1e15, kernel_efficiency=0.5), 1.2,
          "counted: half of section 4's case")], tensor_parallel=_cards)
-card_tensor_time = _bound(tensor_parallel_time, "card_tensor_time", r"t_\text{tensor}", [
+card_tensor_time = bound(tensor_parallel_time, "card_tensor_time", r"t_\text{tensor}", [
     Case(dict(accumulation_steps=2, layers_per_stage=3, tensor_parallel=4, context_parallel=2, seq_len=1000, micro_batch=1, d_model=1000, link_bandwidth=1e9, link_fraction=0.5), 3 * 8 * 0.75 * 2e6 / 5e8, "counted: half of section 4's case"),
     Case(dict(accumulation_steps=1, layers_per_stage=1, tensor_parallel=2, context_parallel=2, seq_len=1000, micro_batch=2, d_model=1000, link_bandwidth=1e9, link_fraction=1, recompute="full"), 12e6 / 1e9, "counted: half again")],
     micro_batch=micro_batch / context_parallel)
-card_pipeline_time = _bound(pipeline_time, "card_pipeline_time", r"t_\text{pipeline}", [
+card_pipeline_time = bound(pipeline_time, "card_pipeline_time", r"t_\text{pipeline}", [
     Case(dict(pipeline_parallel=4, accumulation_steps=8, virtual_stages=2, seq_len=1000, micro_batch=1, d_model=1000, tensor_parallel=2, network_bandwidth=1e9, network_fraction=0.5, link_bandwidth=1e9, data_parallel=2, context_parallel=2), 0.032,
          "counted: half of section 4's case"),
     Case(dict(pipeline_parallel=4, accumulation_steps=8, seq_len=1000, micro_batch=2, d_model=1000, network_bandwidth=1e9, link_bandwidth=1e10, link_fraction=0.5, data_parallel=1, context_parallel=2), 0.0064, "counted: inside a node"),
@@ -138,10 +131,10 @@ card_memory = formula(
                 m, f"counted: {what}")
            for p, loss, how, m, what in ((1, 8e9, "1f1b", 35e9, "no pipeline"), (2, 8e9, "1f1b", 33e9, "the first stage"), (2, 60e9, "1f1b", 38e9, "the last stage"), (2, 8e9, "dualpipe", 35e9, "both ends"))])
 
-plan_headroom = _bound(headroom, "plan_headroom", r"M_\text{spare,gpu}", [
+plan_headroom = bound(headroom, "plan_headroom", r"M_\text{spare,gpu}", [
     Case(_LEGAL | dict(usable_bytes=80e9, overhead_bytes=1e9, card_memory=60e9), 19e9, "counted")], numbered=True, training_memory=card_memory)
 
-plan_fits = _bound(fits, "plan_fits", r"\text{plan fits}", [
+plan_fits = bound(fits, "plan_fits", r"\text{plan fits}", [
     Case(_LEGAL | dict(plan_headroom=0), 1, "counted: just fits"), Case(_LEGAL | dict(plan_headroom=-1), 0, "counted: just does not")], headroom=plan_headroom)
 
 # -- time of a plan --------------------------------------------------------------------------------------
@@ -193,7 +186,7 @@ plan_bubble_time = formula(
     cases=[Case(dict(card_compute=6, card_tensor_time=2, pipeline_bubble=0.2), 2, "counted: a fifth of ten"),
            Case(dict(card_compute=6, card_tensor_time=3, pipeline_bubble=0.2, pipeline_parallel=16, accumulation_steps=120, schedule="dualpipe"), 7 * (1 + 2 / 3 - 1) * 9 / 120, "DeepSeek-V3, table 2, with its 120 micro-batches")])
 
-plan_exposed_time = _bound(exposed_time, "plan_exposed_time", r"t_\text{exposed}", [
+plan_exposed_time = bound(exposed_time, "plan_exposed_time", r"t_\text{exposed}", [
     Case(dict(plan_bytes=40e9, card_bandwidth=40e9, card_compute=2, accumulation_steps=4, zero_stage=1), 0.75, "counted: 1 − 0.5 · 2/4"),
     Case(dict(plan_bytes=40e9, card_bandwidth=40e9, card_compute=1, accumulation_steps=4, zero_stage=3), 0.5, "counted: 1 − 0.5"),
     Case(dict(plan_bytes=40e9, card_bandwidth=40e9, card_compute=3, zero_stage=3), 0, "counted: hidden")],
@@ -217,7 +210,7 @@ card_step_time = formula(
     "card_step_time", r"t_\text{plan}", "s", sum(part.result for part in _PARTS), uses=_PARTS, rules=PLAN_RULES, numbered=False,
     cases=[Case(_LEGAL | {part.name: 2 ** (i + 1) for i, part in enumerate(_PARTS)}, 2 ** (len(_PARTS) + 1) - 2, "counted")])
 
-card_mfu = _bound(step_mfu, "card_mfu", r"\text{MFU}_\text{plan}", [
+card_mfu = bound(step_mfu, "card_mfu", r"\text{MFU}_\text{plan}", [
     Case(_LEGAL | dict(training_flops_per_token=1e12, accumulation_steps=4, micro_batch=2, seq_len=16384, tensor_parallel=2, context_parallel=2, pipeline_parallel=2, peak_flops=1e15, card_step_time=16.384 * 4), 0.25, "counted")],
     step_time=card_step_time, tensor_parallel=_cards)
 
@@ -239,7 +232,7 @@ time_to_spare = formula(
 
 # -- which wall --------------------------------------------------------------------------------------------
 
-plan_memory_load = _bound(memory_load, "plan_memory_load", r"\lambda_\text{memory,plan}", [
+plan_memory_load = bound(memory_load, "plan_memory_load", r"\lambda_\text{memory,plan}", [
     Case(_LEGAL | dict(card_memory=40e9, usable_bytes=81e9, overhead_bytes=1e9), 0.5, "counted")], plan_memory=plan_gpu_memory)
 
 _WIRE = [card_tensor_time, card_pipeline_time, plan_exposed_time, context_time, exposed_expert_time]
@@ -247,7 +240,7 @@ plan_wire_load = formula(
     "plan_wire_load", r"\lambda_\text{wire,plan}", "share", sum(part.result for part in _WIRE) / plan_step_time.result, uses=[*(part.connect(*_links) for part in _WIRE), plan_step_time], numbered=False,
     cases=[Case(_LEGAL | {part.name: 2 ** (i + 1) for i, part in enumerate(_WIRE)} | dict(card_step_time=124), 0.5, "counted")])
 
-plan_wall = _bound(binding_wall, "plan_wall", r"\text{wall}_\text{plan}", [
+plan_wall = bound(binding_wall, "plan_wall", r"\text{wall}_\text{plan}", [
     Case(dict(plan_memory_load=a, plan_wire_load=b, batch_load=c), n, "counted: the fullest") for a, b, c, n in ((0.6, 0.5, 0.1, 0), (0.6, 0.1, 0.5, 0), (0.2, 0.6, 0.5, 1), (0.2, 0.5, 0.7, 2))],
     memory_load=plan_memory_load, wire_load=plan_wire_load, batch_load=batch_load.connect(*_links))
 

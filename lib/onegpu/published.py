@@ -159,3 +159,8 @@ class Answer:
 COMPARISONS = [_comparison(row) for row in rows("comparisons.csv")]
 BENCHMARK = Catalog("benchmark", (Benchmark(**typed(Benchmark, row)) for row in rows("benchmark.csv")))
 ANSWERS = Catalog("calculator", (Answer(**typed(Answer, row)) for row in rows("calculators.csv")))
+
+
+def published_mfus():
+    """The MFU by 6·N of every published run that prints enough for it, and the parameters of its model: ``{run: (params, mfu)}``."""
+    return {c.run: (float(RUNS[c.run].active_params), c.plain) for c in COMPARISONS if c.quantity.startswith("MFU of")}

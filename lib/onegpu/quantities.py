@@ -132,6 +132,37 @@ routing_nodes = _count("routing_nodes", r"n_\text{nodes}", default=8, slider=(1,
 schedule = Quantity("schedule", r"\text{schedule}", choices=("1f1b", "dualpipe"), default="1f1b")
 zero_stage = Quantity("zero_stage", r"\text{ZeRO}", choices=(0, 1, 2, 3), default=0, start=0)
 
-# Fine-tuning
+# Fine-tuning: what is trained and kept, then what eager code and its libraries keep more
 quantized_bytes = Quantity("quantized_bytes", r"\beta_q", "B/param", valid=NONNEGATIVE, default=0.5 + 1 / 64 + 4 / (64 * 256), slider=(0.25, 2))
-rank = _count("rank", "r", start=16, slider=(1, 512))
+rank = _count("rank", "r", default=16, slider=(1, 512))
+method = Quantity("method", r"\text{method}", choices=("full", "lora", "qlora", "qlora-dq"), default="lora")
+targets = Quantity("targets", r"\text{targets}", choices=("qv", "attention", "all", "all+head"), default="all")
+lora_dropout = Quantity("lora_dropout", r"p_\text{drop}", "share", valid=sp.Interval.Ropen(0, 1), default=0, slider=(0, 0.5))
+#: All of it: weight, gradient, master copy and moments, whether of a whole model or of adapters.
+trainable_bytes = Quantity("trainable_bytes", r"\beta_t", "B/param", valid=NONNEGATIVE, default=8, slider=(2, 20), source="recipe.bytes_per_param")
+#: What the optimizer's step allocates on top: a copy of the second moments in PyTorch's default AdamW, nothing in a fused one.
+step_bytes = Quantity("step_bytes", r"\beta_s", "B/param", valid=NONNEGATIVE, default=0, slider=(0, 8))
+#: bitsandbytes before July 2024 kept the inputs of quantised matrices, which no gradient needs.
+quantized_inputs = Quantity("quantized_inputs", r"\text{inputs}", choices=("freed", "kept"), default="freed")
+#: A loop that holds the last step's loss holds its graph until the next loss is there.
+previous_step = Quantity("previous_step", r"1_\text{held}", choices=(False, True), default=False)
+head_quantized = Quantity("head_quantized", r"1_\text{q-head}", choices=(False, True), default=False)
+dequantized_bytes = Quantity("dequantized_bytes", r"\beta_d", "B/param", valid=NONNEGATIVE, default=2, slider=(0, 4))
+#: Eager: RMSNorm keeps an fp32 copy of its input, and a gated block the result of its activation function. Fused: neither.
+kernels = Quantity("kernels", r"\text{kernels}", choices=("eager", "fused"), default="eager")
+kv_repeated = Quantity("kv_repeated", r"1_\text{kv}", choices=(False, True), default=False)
+#: Adapters in fp32 read an fp32 copy of their input, each its own.
+adapter_bytes = Quantity("adapter_bytes", r"\beta_a", "B/param", choices=(2, 4), default=2)
+#: Fused: one matrix whose product is split; the values keep all of it, one dropout serves its adapters, heads are copied together.
+qkv = Quantity("qkv", r"\text{qkv}", choices=("separate", "fused"), default="separate")
+
+examples = Quantity("examples", "n", valid=AT_LEAST_ONE, integer=True, start=52002, slider=(100, 1e8))
+example_tokens = Quantity("example_tokens", r"\bar{s}", "tokens", start=128, slider=(16, 131072))
+epochs = Quantity("epochs", "E", default=1, slider=(1, 20))
+packing = Quantity("packing", r"\text{packing}", choices=("packed", "padded"), default="packed")
+
+# What the reader measured
+reading = Quantity("reading", r"\text{reading}", choices=("rate", "step"), default="rate")
+gpu_tokens_per_second = Quantity("gpu_tokens_per_second", r"\tau_\text{read}", "tokens/s", start=3000, slider=(1, 1e6))
+measured_step_time = Quantity("measured_step_time", r"t_\text{read}", "s", start=10, slider=(0.01, 1000))
+measured_peak = Quantity("measured_peak", r"M_\text{read}", "B", start=40 * GIB, slider=(GIB, 300 * GIB))

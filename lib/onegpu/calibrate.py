@@ -1,0 +1,215 @@
+"""Section 07: what the reader measured, put into the formulas.
+
+A measured speed gives the MFU, and the efficiency with which the formula of a step gives the measured time; a
+measured peak gives the memory that the formulas do not explain. :func:`calibrate` returns them as a mapping
+that every formula takes as ``calibration=``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+
+import sympy as sp
+
+from . import labels
+from .catalog import NETWORKS
+from .compute import BACKWARD, FORWARD, hardware_flops_per_token, training_flops_per_token
+from .formula import SHARE, Case, Largest, Quantity, Rule, Section
+from .planner import plan_gpu_memory, plan_step_time
+from .published import published_mfus
+from .quantities import *
+
+_section = Section(7)
+formula = _section.formula
+_REAL = sp.Interval(-sp.oo, sp.oo)
+
+# -- speed -------------------------------------------------------------------------------------------
+
+#: Both readings as one: a step has the tokens of the global batch.
+gpu_rate = formula(
+    "gpu_rate", r"\tau_\text{gpu}", "tokens/s", reading.pick({"step": global_batch / (gpus * measured_step_time)}, gpu_tokens_per_second), numbered=False,
+    cases=[Case(dict(gpu_tokens_per_second=3000), 3000, "counted"), Case(dict(reading="step", global_batch=4e6, gpus=100, measured_step_time=8), 5000, "counted")])
+
+run_step_time = formula(
+    "run_step_time", r"t_\text{run}", "s", global_batch / (gpus * gpu_rate.result), uses=[gpu_rate], numbered=False,
+    cases=[Case(dict(global_batch=4e6, gpus=100, gpu_rate=5000), 8, "counted")])
+
+plain_flops_per_token = formula(
+    "plain_flops_per_token", r"C_{6N}", "FLOP/token", (FORWARD + BACKWARD) * active_params, numbered=False, cases=[Case(dict(active_params=7e9), 42e9, "counted: 6 · 7e9")])
+
+
+#: A card cannot do more than its peak, by the count that holds attention.
+_within = Rule("rate_above_peak", gpu_rate.result * training_flops_per_token.result <= peak_flops)
+
+
+def _utilisation(name, symbol, flops):
+    """What a rate is of the peak, by one count of a token's FLOPs."""
+    uses = list(dict.fromkeys([flops, training_flops_per_token, gpu_rate]))
+    return formula(name, symbol, "share", flops.result * gpu_rate.result / peak_flops, uses=uses, rules=[_within], valid=SHARE, numbered=False,
+                   cases=[Case({"training_flops_per_token": 4e10, flops.name: 4e10, "gpu_rate": 1e4, "peak_flops": 1e15}, 0.4, "counted: 4e14 of 1e15")])
+
+
+run_mfu = _utilisation("run_mfu", r"\text{MFU}_{6N}", plain_flops_per_token)
+run_mfu_attention = _utilisation("run_mfu_attention", r"\text{MFU}_\text{attn}", training_flops_per_token)
+run_hfu = _utilisation("run_hfu", r"\text{HFU}", hardware_flops_per_token)
+
+step_gap = formula(
+    "step_gap", r"\Delta t", "s", plan_step_time.result - run_step_time.result, uses=[plan_step_time, run_step_time], valid=_REAL, numbered=False,
+    cases=[Case(dict(card_step_time=3, run_step_time=5), -2, "counted")])
+
+#: The efficiency of the work on a card with which a step takes the measured time.
+measured_efficiency = Largest(Quantity("measured_efficiency", r"\eta_\text{run}", "share", valid=SHARE), kernel_efficiency, step_gap)
+
+# -- memory ------------------------------------------------------------------------------------------
+
+unexplained_bytes = formula(
+    "unexplained_bytes", r"\Delta M", "B", measured_peak - plan_gpu_memory.result, uses=[plan_gpu_memory], rules=[Rule("peak_above_card", measured_peak <= memory_bytes)], valid=_REAL, numbered=False,
+    cases=[Case(dict(measured_peak=30e9, memory_bytes=80e9, card_memory=28e9), 2e9, "counted")])
+
+unexplained_share = formula(
+    "unexplained_share", r"\Delta M / M", "share", unexplained_bytes.result / measured_peak, uses=[unexplained_bytes], valid=_REAL, numbered=False,
+    cases=[Case(dict(measured_peak=30e9, unexplained_bytes=3e9), 0.1, "counted")])
+
+#: What an estimate has to leave free; nothing, if the formulas already count too much.
+measured_overhead = formula(
+    "measured_overhead", r"M_\text{over,run}", "B", sp.Max(0, unexplained_bytes.result), uses=[unexplained_bytes], numbered=False,
+    cases=[Case(dict(unexplained_bytes=2e9), 2e9, "counted"), Case(dict(unexplained_bytes=-2e9), 0, "counted: nothing is missing")])
+
+# -- what is done with them --------------------------------------------------------------------------
+
+#: What a measured speed and a measured peak replace: input -> what gives it.
+SPEED = {"kernel_efficiency": measured_efficiency, "mfu": run_mfu}
+MEMORY = {"overhead_bytes": measured_overhead}
+#: Inputs whose value at the measurement counts; beyond this factor either way a calibration is extrapolated.
+RANGE, FACTOR = ("params", "seq_len", "micro_batch", "gpus"), 2
+#: How many published runs, nearest in size, an MFU is judged against.
+PEERS = 24
+_RATES, _STEPS, _PEAKS = [run_mfu_attention, run_mfu, run_hfu, gpu_rate], [run_step_time, measured_efficiency], [unexplained_bytes, unexplained_share, measured_overhead]
+_READ = (gpu_tokens_per_second, measured_step_time, measured_peak)
+
+
+def peers(params):
+    """The MFUs by 6·N of the published runs nearest in size, in order.
+
+    Parameters
+    ----------
+    params : float
+        Parameters that a token meets [-]
+
+    Returns
+    -------
+    list of float
+        :data:`PEERS` values [share]
+    """
+    nearest = sorted(published_mfus().values(), key=lambda run: abs(log(run[0] / params)))
+    return sorted(mfu for _, mfu in nearest[:PEERS])
+
+
+def judged(mfu, params):
+    """Where an MFU stands among published runs of like size, in words."""
+    others = peers(params)
+    below = sum(other < mfu for other in others)
+    third = labels.text(f"calculator.third.{min(2, 3 * below // len(others))}")
+    return labels.text("calculator.judged", mfu=run_mfu.result.human(mfu), third=third, below=below, count=len(others))
+
+
+@dataclass(frozen=True)
+class Calibration(Mapping):
+    """Measured values of inputs by name, for ``calibration=``.
+
+    ``report`` holds what else came out, by name; ``at`` the inputs of the measurement.
+    """
+
+    found: dict
+    report: dict
+    at: dict
+
+    def __getitem__(self, name):
+        return self.found[name]
+
+    def __iter__(self):
+        return iter(self.found)
+
+    def __len__(self):
+        return len(self.found)
+
+    def outside(self, **inputs):
+        """The inputs by more than :data:`FACTOR` away from the measurement, in words; none if it was measured there.
+
+        Parameters
+        ----------
+        **inputs
+            ``gpu``, ``model`` and any of :data:`RANGE` [their units]
+        """
+        if "model" in inputs:
+            inputs = {"params": inputs["model"].n_params} | inputs
+        far = [n for n in RANGE if n in inputs and not 1 / FACTOR <= inputs[n] / self.at[n] <= FACTOR]
+        far += ["gpu"] if getattr(inputs.get("gpu"), "name", self.at["gpu"]) != self.at["gpu"] else []
+        return [labels.text("calculator.measured_at", name=n, value=getattr(inputs[n], "name", inputs[n]), at=self.at[n]) for n in far]
+
+    def __str__(self):
+        return self.report.get("judged", "")
+
+
+def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_peak=None, **run):
+    """What a measured run says about the inputs that nobody can know beforehand.
+
+    Parameters
+    ----------
+    gpu_tokens_per_second, measured_step_time : float
+        Tokens a second on each GPU [tokens/s], or the time of a step [s]; one of them, or none
+    measured_peak : float
+        The peak of memory on a card, read from the device [B]
+    **run
+        The inputs of ``plan_step_time`` and ``plan_gpu_memory`` but ``kernel_efficiency``: ``model``, ``gpu``,
+        ``seq_len``, ``gpus``, ``global_batch`` [tokens], the plan …; without ``global_batch`` there is no efficiency
+
+    Returns
+    -------
+    Calibration
+        A mapping with ``kernel_efficiency`` [share], ``mfu`` (by 6·N) [share] and ``overhead_bytes`` [B], as far as measured
+
+    Raises
+    ------
+    ValueError
+        If an input is missing or illegal, the card's peak does not allow the speed, or the card does not have the memory.
+
+    Examples
+    --------
+    >>> from onegpu import GPUS, MODELS
+    >>> from onegpu.compute import training_time
+    >>> run = dict(model=MODELS["Llama 2 7B"], gpu=GPUS["A100 80GB"], gpus=8, seq_len=4096, micro_batch=1, global_batch=262144, zero_stage=1)
+    >>> found = calibrate(**run, gpu_tokens_per_second=3000)
+    >>> round(found["mfu"], 4)
+    0.3888
+    >>> training_time(model=MODELS["Llama 2 7B"], gpu=GPUS["A100 80GB"], gpus=8, tokens=1e9, calibration=found) / 3600
+    11.57...
+    """
+    by_step = measured_step_time is not None
+    given = {"network": NETWORKS["400 Gb/s a card"], "micro_batch": 1} | ({} if by_step else {"global_batch": global_batch.start}) | run
+    wanted = _RATES if by_step or gpu_tokens_per_second is not None else []
+    wanted = wanted + (_STEPS if wanted and "global_batch" in run else []) + (_PEAKS if measured_peak is not None else [])
+    reads = {q.name: q.start if x is None else x for q, x in zip(_READ, (gpu_tokens_per_second, measured_step_time, measured_peak), strict=True)}
+    given |= reads | {"reading": "step" if by_step else "rate"}
+    if not wanted:
+        raise ValueError(labels.text("error.missing", formula="calibrate", name="gpu_tokens_per_second", allowed=gpu_rate.result.allowed))
+    taken = {n for f in (*_RATES, *_STEPS, *_PEAKS) for n in _names(f)}
+    unknown = [n for n in run if n not in taken]
+    if unknown:
+        raise ValueError(plan_step_time._unknown(unknown[0], run[unknown[0]]))
+    report = {f.name: f(**_taken(f, given)) for f in wanted}
+    values = {n: report[f.name] for n, f in (SPEED | MEMORY).items() if f.name in report}
+    at = {n: given.get(n, getattr(given.get("model"), "n_params", 1)) for n in RANGE} | {"gpu": getattr(given.get("gpu"), "name", None)}
+    if "run_mfu" in report:
+        report["judged"] = judged(report["run_mfu"], getattr(given.get("model"), "n_active_params", at["params"]))
+    return Calibration(values, report, at)
+
+
+def _names(f):
+    """What a formula takes: its inputs and the rows that they come from."""
+    return {*f.inputs(), *(s.partition(".")[0] for s in f.sources.values())}
+
+
+def _taken(f, given):
+    """Those of the given inputs and rows that a formula takes."""
+    return {n: v for n, v in given.items() if n in _names(f)}
