@@ -699,8 +699,8 @@ def test_another_one(visit, noise, path):
     last = seed_of(page)
     page.reload()
     assert texts(page) == due(path, last) and address(page).endswith(f"?model=own&seed={last}#exercises")
-    page.locator(".onegpu-exercise").last.get_by_text("as printed").click()
-    assert texts(page) == due(path, 0) and address(page).endswith("?model=own#exercises") and not page.get_by_text("as printed").first.is_visible()
+    page.locator(".onegpu-again").last.get_by_text("as printed").click()
+    assert texts(page) == due(path, 0) and address(page).endswith("?model=own#exercises") and not page.locator(".onegpu-again").get_by_text("as printed").first.is_visible()
     assert page.evaluate("document.activeElement.textContent") == "another one" and noise == []
 
 

@@ -87,7 +87,7 @@ def own(formulas, inputs=()):
     if not changed:
         return {}
     known = library(list(formulas.values()), {}, inputs)
-    return {"own": {"formulas": changed, "rules": known["rules"], "quantities": known["quantities"], "words": {"rule": known["words"]["rule"]}}}
+    return {"own": {"formulas": changed, "rules": known["rules"], "quantities": known["quantities"], "words": {"rule": {n: known["words"]["rule"][n] for n in known["rules"]}}}}
 
 
 def _moved(formulas, axes, among):
