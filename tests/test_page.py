@@ -36,7 +36,7 @@ LOCAL = ("file:", "data:", "blob:")
 NO_BROWSER = "NO BROWSER: the page tests did not run; install chromium"
 
 #: Where a control does nothing at the start: other controls to set first, by the control's name, by name and shown text.
-SETTINGS = {"measured_step_time": [{"reading": "the time of a step"}], "network": [{"gpus": "64", "seq_len": "2048", "global_batch": "131072"}]}
+SETTINGS = {"measured_step_time": [{"reading": "the time of a step"}], "network": [{"gpus": "64", "seq_len": "512", "global_batch": "32768", "gpu_tokens_per_second": "2000"}]}
 
 
 # -- the site and the browser ----------------------------------------------------------------------
@@ -404,9 +404,8 @@ def complaint(root, name, kind, control, operate):
     """What is wrong with a control: from the start, or from the first of its settings where it is right, nothing."""
     wrong = None
     for settings in [{}, *SETTINGS.get(name, ())]:
-        if settings:
-            reset(root)
-            prepare(root, settings)
+        reset(root)
+        prepare(root, settings)
         if control.is_disabled():
             wrong = "disabled" if note(control).strip() else "disabled without a reason"
             continue
