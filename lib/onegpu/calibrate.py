@@ -28,7 +28,8 @@ _REAL = sp.Interval(-sp.oo, sp.oo)
 #: Both readings as one: a step has the tokens of the global batch.
 gpu_rate = formula(
     "gpu_rate", r"\tau_\text{gpu}", "tokens/s", reading.pick({"step": global_batch / (gpus * measured_step_time)}, gpu_tokens_per_second), numbered=False,
-    cases=[Case(dict(gpu_tokens_per_second=3000), 3000, "counted"), Case(dict(reading="step", global_batch=4e6, gpus=100, measured_step_time=8), 5000, "counted")])
+    cases=[Case(dict(gpu_tokens_per_second=3000, global_batch=4e6, measured_step_time=8), 3000, "counted: as read"),
+           Case(dict(reading="step", gpu_tokens_per_second=3000, global_batch=4e6, gpus=100, measured_step_time=8), 5000, "counted")])
 
 run_step_time = formula(
     "run_step_time", r"t_\text{run}", "s", global_batch / (gpus * gpu_rate.result), uses=[gpu_rate], numbered=False,
