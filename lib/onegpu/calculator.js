@@ -337,11 +337,13 @@ var onegpu = (() => {
   };
   let ids = 0;
 
-  function mount(root, spec, lib, state, changed = () => {}) {
+  // `changed` hears of each new state and of the one before, or of none after a reset; `site` is there if other calculators share the scenario.
+  function mount(root, spec, lib, state, changed, site) {
     const words = lib.words.calculator, id = `onegpu-${Math.random().toString(36).slice(2, 8)}-${++ids}`;
     const label = name => name in spec.pickers ? words.pick[name] : lib.quantities[name].label;
     const show = (name, x) => { const q = lib.quantities[name]; return q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
-    const set = (name, value) => { state = changeOf(spec, state, name, value); update(name); changed(state); };
+    const move = (next, name) => { const before = state; state = next; update(name); changed(state, before); };
+    const set = (name, value) => move(changeOf(spec, state, name, value), name);
     const rows = {};
 
     function control(name) {
@@ -410,17 +412,7 @@ var onegpu = (() => {
         if (!(error instanceof RangeError)) throw error;
         refused = error.message;
       }
-      if (!shape) return update();
-      adopt(shape);
-      root.dispatchEvent(new CustomEvent("onegpu:model", { bubbles: true, detail: shape }));
-    }
-
-    function adopt(shape) {
-      if (!spec.pickers.model || state.shape === shape) return;
-      refused = null;
-      state = changeOf(spec, { ...state, shape }, "model", shape.name);
-      update();
-      changed(state);
+      shape ? move(changeOf(spec, { ...state, shape }, "model", shape.name)) : update();
     }
 
     const first = spec.show, rest = Object.keys(spec.inputs).filter(n => !first.includes(n) && !spec.inputs[n].quiet);
@@ -434,11 +426,26 @@ var onegpu = (() => {
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
     const reset = make("button", { type: "button" }, words.reset);
-    reset.addEventListener("click", () => { refused = null; state = { ...spec.start }; update(); changed(state); });
+    reset.addEventListener("click", () => { refused = null; state = full(spec, { ...spec.start }); update(); changed(state); });
+    const text = make("textarea", { class: "onegpu-copied", readonly: true, spellcheck: "false", "aria-label": words.text, hidden: true }), said = make("span", { role: "status" });
+    const copying = (word, write) => {
+      const button = make("button", { type: "button" }, word);
+      button.addEventListener("click", () => {
+        text.hidden = false;
+        text.value = write();
+        text.rows = Math.min(14, text.value.split("\n").length + 1);
+        text.select();
+        said.textContent = "";
+        navigator.clipboard?.writeText(text.value).then(() => { said.textContent = words.copied; }, () => {});
+      });
+      return button;
+    };
+    const copies = make("p", { class: "onegpu-copies" }, ...(site ? [copying(words.copy_link, site.link)] : []), ...(spec.python ? [copying(words.copy_python, () => pythonCode(spec, lib, state))] : []), said);
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, live));
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, copies, text, live));
     let speak, think, jobs = 0, refused = null;
 
+    // Measured values for every calculator, or null to do without them: an event, so that other views of a notebook hear it too.
     const announce = detail => root.dispatchEvent(new CustomEvent("onegpu:calibration", { bubbles: true, detail }));
 
     // What a calibration depends on, as it is here.
@@ -446,19 +453,6 @@ var onegpu = (() => {
       const found = {};
       for (const n of spec.range) { if (n in spec.pickers) found[n] = state[n]; else if (n in spec.inputs) found[n] = valueOf(spec, lib, state, n); }
       return found;
-    }
-
-    // Measured values in place of what stands there, or with null what stood there before.
-    function calibrate(found) {
-      const next = { ...state }, old = state.calibration || {};
-      for (const n in old) if (next[n] === old[n].value) n in spec.start ? next[n] = spec.start[n] : delete next[n];
-      delete next.calibration;
-      const own = Object.entries(found || {}).filter(([n, measured]) => n in spec.inputs && measured && typeof measured.at === "object" && !check(lib.quantities[n], n, measured.value, lib.words));
-      if (own.length) Object.assign(next, Object.fromEntries(own.map(([n, { value }]) => [n, value])), { calibration: Object.fromEntries(own) });
-      if (JSON.stringify(next) === JSON.stringify(state)) return;
-      state = next;
-      update();
-      changed(state);
     }
 
     // The inputs that hold a measured value, the outputs that rest on them, and how far from the measurement they are used.
@@ -481,7 +475,7 @@ var onegpu = (() => {
       const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
       const row = p => {
         const button = make("button", { type: "button", "aria-pressed": String(same(p)) }, same(p) ? words.used : words.use);
-        button.addEventListener("click", () => { for (const n in axes) state = { ...state, [n]: p[n] }; update(); changed(state); });
+        button.addEventListener("click", () => move({ ...state, ...Object.fromEntries(Object.keys(axes).map(n => [n, p[n]])) }));
         return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
       };
       const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(", ");
@@ -577,7 +571,122 @@ var onegpu = (() => {
     }
 
     update();
-    return { adopt, calibrate, set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
+    return { set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = next; refused = null; update(); } } };
+  }
+
+  // The calls that give a calculator's numbers in Python.
+  function pythonCode(spec, lib, state) {
+    const names = [...Object.keys(spec.pickers), ...Object.keys(spec.inputs)], mine = own(state), rows = new Set(), modules = {};
+    const literal = x => typeof x === "boolean" ? (x ? "True" : "False") : typeof x === "string" ? JSON.stringify(x) : String(x);
+    const row = n => { rows.add(`${n.toUpperCase()}S`); return `${n.toUpperCase()}S[${JSON.stringify(state[n])}]`; };
+    const shape = () => { rows.add("Transformer"); return `Transformer(${Object.entries(state.shape).map(([n, x]) => `${n}=${literal(x)}`).join(", ")})`; };
+    const said = n => n in state || !spec.inputs[n].source && !spec.inputs[n].usual;
+    const argument = n => `${n}=${n in spec.pickers ? (n === "model" && mine ? shape() : row(n)) : literal(valueOf(spec, lib, state, n))}`;
+    const calls = Object.entries(spec.python).map(([name, [module, call, takes]]) => {
+      (modules[module] ||= []).push(call);
+      return `    "${name}": ${call}(${names.filter((n, i) => takes[i] === "1" && said(n)).map(argument).join(", ")}),\n`;
+    });
+    return [`from onegpu import ${[...rows].sort().join(", ")}\n`].filter(() => rows.size).concat(Object.entries(modules).map(([m, calls]) => `from onegpu.${m} import ${calls.sort().join(", ")}\n`)).join("") + `\n{\n${calls.join("")}}\n`;
+  }
+
+  // -- one scenario for all calculators of a site --------------------------------------------------
+  // What the reader set, by name; the shape of a model of one's own; a calibration. The browser keeps it, and the page's link holds it.
+
+  const PRIVATE = ["shape", "calibration"], STORE = "onegpu-scenario";  // what is private is in no link that a server reads
+
+  // What is legal in a scenario, and what is not, as "name = value".
+  function sifted(scenario, lib) {
+    const found = {}, ignored = [], has = (o, n) => o && Object.hasOwn(o, n), isObject = x => x !== null && typeof x === "object" && !Array.isArray(x);
+    if (!isObject(scenario)) return [found, ["scenario"]];
+    const { shape, calibration, ...set } = scenario, legal = (n, x) => has(lib.quantities, n) && !check(lib.quantities[n], n, x, lib.words);
+    const drop = (n, x) => ignored.push(`${n} = ${typeof x === "string" ? x : JSON.stringify(x)}`);
+    if (shape !== undefined) try {
+      if (!lib.fields.every(n => !has(shape, n) || legal(n, shape[n])) || typeof shape.name !== "string") throw new RangeError();
+      counted(lib, shape);
+      found.shape = shape;
+    } catch { drop("shape", shape); }
+    if (isObject(calibration)) found.calibration = Object.fromEntries(Object.entries(calibration).filter(([n, m]) => isObject(m) && isObject(m.at) && legal(n, m.value) || drop(n, m)));
+    else if (calibration !== undefined) drop("calibration", calibration);
+    for (const [n, x] of Object.entries(set)) has(lib.rows, n) ? (has(lib.rows[n], x) || n === "model" && found.shape?.name === x ? found[n] = x : drop(n, x)) : legal(n, x) ? found[n] = x : drop(n, x);
+    return [found, ignored];
+  }
+
+  // The part of a query that is ours, as a scenario.
+  function fromQuery(query, lib) {
+    const found = {};
+    for (const [n, text] of new URLSearchParams(query)) {
+      const q = Object.hasOwn(lib.quantities, n) && lib.quantities[n];
+      if (PRIVATE.includes(n)) try { found[n] = JSON.parse(text); } catch { found[n] = text; }
+      else if (Object.hasOwn(lib.rows, n)) found[n] = text;
+      else if (q) found[n] = q.choices ? (q.choices.find(c => String(c.value) === text) || { value: text }).value : parse(text, q.unit, lib.suffixes);
+    }
+    return found;
+  }
+
+  // An address with a scenario in place of the one that it holds.
+  function addressed(address, scenario, lib, all) {
+    const url = new URL(address);
+    for (const n of [...url.searchParams.keys()]) if (PRIVATE.includes(n) || n in lib.rows || n in lib.quantities) url.searchParams.delete(n);
+    for (const [n, x] of Object.entries(scenario)) if (all || !PRIVATE.includes(n)) url.searchParams.set(n, PRIVATE.includes(n) ? JSON.stringify(x) : x);
+    return url.href;
+  }
+
+  // A calculator's state: its first values, what was measured in place of them, and what the reader set in place of both.
+  function applied(spec, lib, { shape, calibration, ...set }) {
+    const state = full(spec, { ...spec.start }), measured = Object.entries(calibration || {}).filter(([n]) => n in spec.inputs);
+    for (const [n, { value }] of measured) state[n] = value;
+    if (measured.length) state.calibration = Object.fromEntries(measured);
+    if (shape && spec.pickers.model) state.shape = shape;
+    for (const [n, x] of Object.entries(set)) if (n in spec.pickers ? spec.pickers[n].includes(x) || n === "model" && shape?.name === x : n in spec.inputs) state[n] = x;
+    return state;
+  }
+
+  function shareAll(roots) {
+    const lib = window.ONEGPU, views = [], wholeLink = location.protocol === "file:";
+    const kept = () => { try { return JSON.parse(localStorage.getItem(STORE)) || {}; } catch { return {}; } };
+    const asked = fromQuery(location.search, lib), back = performance.getEntriesByType("navigation")[0]?.type === "back_forward", stored = kept();
+    const hidden = Object.fromEntries(PRIVATE.filter(n => Object.hasOwn(stored, n)).map(n => [n, stored[n]]));
+    let [scenario, ignored] = sifted(Object.keys(asked).length && !back ? { ...hidden, ...asked } : stored, lib), timer, frame;
+
+    const keep = () => {
+      clearTimeout(timer);
+      timer = null;
+      try { localStorage.setItem(STORE, JSON.stringify(scenario)); } catch { /* the link holds it all the same */ }
+      const here = addressed(location.href, scenario, lib, wholeLink);
+      try { if (here !== location.href) history.replaceState(history.state, "", here); } catch { /* a browser may forbid it for a file */ }
+      const home = new URL(document.documentElement.dataset.content_root || "./", location.href).href.replace(/[?#].*/, "");
+      for (const a of document.querySelectorAll("a[href]")) if (a.href.startsWith(home) && /\.html$|\/$/.test(a.pathname) && !a.getAttribute("href").startsWith("#")) a.href = addressed(a.href, scenario, lib, wholeLink);
+    };
+    const spread = from => {
+      clearTimeout(timer);
+      timer = setTimeout(keep, 300);
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => views.forEach(view => view !== from && view.follow()));
+    };
+    const hear = (view, after, before) => {
+      if (!before) scenario = {};
+      else for (const n of Object.keys({ ...before, ...after })) if (after[n] !== before[n] && n !== "calibration") {
+        scenario = { ...scenario, [n]: after[n] };
+        if (after[n] === undefined || n in lib.quantities && check(lib.quantities[n], n, after[n], lib.words)) delete scenario[n];
+      }
+      spread(view);
+    };
+    const site = { link: () => addressed(location.href, scenario, lib, true) };
+    for (const root of roots) {
+      const spec = JSON.parse(root.querySelector("script").textContent), own = local(spec), view = {};
+      const shown = mount(root, spec, own, applied(spec, own, scenario), (after, before) => hear(view, after, before), site);
+      view.follow = () => shown.set(applied(spec, own, scenario));
+      views.push(view);
+    }
+    document.addEventListener("onegpu:calibration", ({ detail }) => {
+      const { calibration, ...rest } = scenario;
+      scenario = detail ? { ...rest, calibration: { ...calibration, ...detail } } : rest;
+      for (const n in detail || calibration) delete scenario[n];
+      spread();
+    });
+    if (ignored.length && roots.length) roots[0].before(make("p", { class: "onegpu-ignored", role: "status" }, fill(lib.words.calculator.ignored, { names: ignored.join(", ") })));
+    if (Object.keys(scenario).length || ignored.length) keep();
+    for (const leave of ["pagehide", "click"]) addEventListener(leave, () => timer && keep(), true);
   }
 
   // -- exercises: the same draws and the same words as exercise.py -------------------------------
@@ -670,34 +779,23 @@ var onegpu = (() => {
   function render({ model, el }) {
     const spec = model.get("spec");
     if (spec.exercise) return poseWidget(model, el, spec);
-    const view = mount(el, spec, compile(spec.library), full(spec, model.get("params")), state => { model.set("params", state); model.save_changes(); });
-    model.on("change:params", () => view.set(full(spec, model.get("params"))));
+    const lib = compile(spec.library);
+    let state = full(spec, model.get("params"));
+    const keep = next => { state = next; model.set("params", next); model.save_changes(); };
+    const view = mount(el, spec, lib, state, keep);
+    model.on("change:params", () => view.set(state = full(spec, model.get("params"))));
+    document.addEventListener("onegpu:calibration", ({ detail }) => {
+      const old = state.calibration || {}, set = Object.fromEntries(Object.entries(state).filter(([n, x]) => n !== "calibration" && !(n in (detail || {})) && x !== spec.start[n] && x !== old[n]?.value));
+      const next = applied(spec, lib, { ...set, calibration: detail && { ...old, ...detail } });
+      view.set(next);
+      keep(next);
+    });
   }
 
   // In the built page: every readable table with a specification becomes live.
   function upgrade() {
-    const views = [];
-    for (const root of document.querySelectorAll(".onegpu-calculator")) {
-      const spec = JSON.parse(root.querySelector("script").textContent);
-      views.push(mount(root, spec, local(spec), full(spec, { ...spec.start })));
-    }
-    document.addEventListener("onegpu:model", event => views.forEach(view => view.adopt(event.detail)));
-    document.addEventListener("onegpu:calibration", ({ detail }) => {
-      const kept = detail && { ...stored(), ...detail };
-      stored(kept);
-      views.forEach(view => view.calibrate(kept));
-    });
-    if (stored()) views.forEach(view => view.calibrate(stored()));
+    shareAll([...document.querySelectorAll(".onegpu-calculator")]);
     poseAll();
-  }
-
-  // The reader's calibration: it stays in the browser, for every page of the site.
-  function stored(value) {
-    try {
-      if (value === undefined) return JSON.parse(localStorage.getItem("onegpu-calibration"));
-      localStorage.setItem("onegpu-calibration", JSON.stringify(value));
-    } catch { /* a browser may keep nothing; the page has it all the same */ }
-    return value;
   }
 
   // The site's library, with the formulas that a specification brings along.
@@ -709,5 +807,5 @@ var onegpu = (() => {
   }
   if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
 
-  return { significant, human, entry, parse, readConfig, counted, search, evaluate, judged, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, render };
+  return { significant, human, entry, parse, readConfig, counted, search, evaluate, judged, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, sifted, fromQuery, addressed, applied, pythonCode, render };
 })();
