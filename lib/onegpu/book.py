@@ -173,6 +173,7 @@ def finish(app, error):
 MENDED = (
     ('<div class="bd-sidebar-primary', '<div role="complementary" class="bd-sidebar-primary'),  # its title and search belong to no landmark
     (r'(<button class="btn search-button-field[^>]*) aria-label="[^"]*"', r"\1"),  # a name that is not the text on the button
+    (r'<summary aria-label="[^"]*"', "<summary"),  # the same
     (r'<div role="list" class="citation-list">', '<div class="citation-list">'),  # its children are not all items
     (r' role="doc-biblioentry"', ""),  # withdrawn from the standard
     (r'<th class="head">(<p></p>)?</th>', "<td></td>"),  # a corner that heads nothing
