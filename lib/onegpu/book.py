@@ -163,9 +163,27 @@ def finish(app, error):
         old = page.read_text("utf-8")
         new = re.sub(r'\s*<link rel="preload" as="font"[^>]*>', "", old)  # blocked under file://
         new = re.sub(r'\s*<script src="[^"]*fontawesome[^"]*\.js[^"]*"></script>', "", new)  # 1.5 MB; the font has the icons
+        new = mended(new)
         new = re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', functools.partial(inline, page.parent), new)
         if new != old:
             page.write_text(new, "utf-8")
+
+
+#: Where the templates of the theme, of docutils or of Markdown are not accessible: what they write, and what stands there instead.
+MENDED = (
+    ('<div class="bd-sidebar-primary', '<div role="complementary" class="bd-sidebar-primary'),  # its title and search belong to no landmark
+    (r'(<button class="btn search-button-field[^>]*) aria-label="[^"]*"', r"\1"),  # a name that is not the text on the button
+    (r'<summary aria-label="[^"]*"', "<summary"),  # the same
+    (r'<div role="list" class="citation-list">', '<div class="citation-list">'),  # its children are not all items
+    (r' role="doc-biblioentry"', ""),  # withdrawn from the standard
+    (r'<th class="head">(<p></p>)?</th>', "<td></td>"),  # a corner that heads nothing
+    ('<div class="pst-scrollable-table-container">', '<div class="pst-scrollable-table-container" tabindex="0">'),  # scrolled by keyboard
+)
+
+
+def mended(page):
+    """A page with what axe finds wrong in the templates put right."""
+    return functools.reduce(lambda text, pair: re.sub(*pair, text), MENDED, page)
 
 
 def inline(folder, image):

@@ -486,7 +486,7 @@ var onegpu = (() => {
       };
       const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(", ");
       const title = found.plans.length ? fill(words.plans, { found: grouped(found.plans.length), count: grouped(found.count) }) : fill(words.none, { count: grouped(found.count) });
-      return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("th", {}), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
+      return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
         ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];
     }
 
@@ -682,10 +682,13 @@ var onegpu = (() => {
     const site = { link: () => addressed(location.href, scenario, lib, true) };
     for (const root of roots) {
       const spec = JSON.parse(root.querySelector("script").textContent), own = local(spec), view = {};
-      if (spec.calibrate) { mount(root, spec, own, full(spec, { ...spec.start })); continue; }  // what was measured is its own scenario
-      const shown = mount(root, spec, own, applied(spec, own, scenario), (after, before) => hear(view, after, before), site);
-      view.follow = () => shown.set(applied(spec, own, scenario));
-      views.push(view);
+      if (spec.calibrate) mount(root, spec, own, full(spec, { ...spec.start }));  // what was measured is its own scenario
+      else {
+        const shown = mount(root, spec, own, applied(spec, own, scenario), (after, before) => hear(view, after, before), site);
+        view.follow = () => shown.set(applied(spec, own, scenario));
+        views.push(view);
+      }
+      onPaper(root, spec, own);
     }
     document.addEventListener("onegpu:calibration", ({ detail }) => {
       const { calibration, ...rest } = scenario;
@@ -805,6 +808,41 @@ var onegpu = (() => {
   function upgrade() {
     shareAll([...document.querySelectorAll(".onegpu-calculator")]);
     poseAll();
+    stops();
+    beforePrint(fitEquations);
+  }
+
+  // -- keyboard and paper ----------------------------------------------------------------------
+
+  // A box that scrolls is a stop for the keyboard; a box that shows everything is none.
+  function stops() {
+    const seen = new ResizeObserver(all => all.forEach(({ target: box }) => { if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; else box.removeAttribute("tabindex"); }));
+    document.querySelectorAll(".onegpu-equation, .pst-scrollable-table-container").forEach(box => seen.observe(box));
+  }
+
+  function beforePrint(act) {
+    addEventListener("beforeprint", act);
+    matchMedia("print").addEventListener("change", act);
+  }
+
+  // On paper a calculator's controls are a table: what stands there, and of the folded ones those that the reader changed.
+  function onPaper(root, spec, lib) {
+    const paper = make("table", { class: "onegpu-paper" });
+    const changed = name => { const { [name]: mine, ...others } = root.onegpu.state; return mine !== undefined && mine !== valueOf(spec, lib, others, name); };
+    root.querySelector(".onegpu-controls").before(paper);
+    beforePrint(() => paper.replaceChildren(...[...root.querySelectorAll(".onegpu-row")].flatMap(row => {
+      const control = row.querySelector("select, [type=text]"), { value, selectedOptions } = control;
+      return row.closest("details") && !changed(control.dataset.name) ? [] : make("tr", {}, make("th", { scope: "row" }, row.firstChild.textContent),
+        make("td", {}, selectedOptions ? selectedOptions[0]?.text : value, row.matches(".onegpu-wrong") ? ` ${row.querySelector(".onegpu-note").textContent}` : ""));
+    })));
+  }
+
+  // A long equation cannot scroll on paper: it is set smaller, to the width of a sheet in CSS pixels.
+  function fitEquations() {
+    for (const math of document.querySelectorAll(".onegpu-equation math:not([style])")) {
+      math.style.minWidth = 0;
+      math.style.cssText = `--fit:${Math.min(1, 640 / math.getBoundingClientRect().width)}`;
+    }
   }
 
   // The site's library, with the formulas that a specification brings along.
