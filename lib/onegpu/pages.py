@@ -151,10 +151,10 @@ def finder(terms):
 
 
 def in_prose(text):
-    """Whether a text node stands in a paragraph, and in nothing that is not prose."""
+    """The paragraph in which a text node stands, if it stands in nothing that is not prose."""
     node, paragraph = text.parent, None
     while node is not None:
-        if type(node) not in PROSE:
+        if not isinstance(node, PROSE):
             return None
         paragraph = paragraph or (node if isinstance(node, nodes.paragraph) else None)
         node = node.parent
