@@ -1,5 +1,6 @@
 """Finding and sharing: the index, the glossary, descriptions, addresses; on a small book of its own, in two languages."""
 
+import json
 import re
 from html import unescape
 
@@ -10,13 +11,14 @@ from sphinx.util.docutils import docutils_namespace
 from onegpu import __version__, pages
 from onegpu.compute import training_flops, training_time
 from onegpu.memory import activations
-from onegpu.quantities import kernel_efficiency, matmul_params
+from onegpu.quantities import d_model, kernel_efficiency, matmul_params
 from store_outputs import ROOT
 
 BOOK = {
     "index.md": "# The book\n\nAn MFU is a share. The MFU of `MFU` is [MFU](glossary.md), **LoRA** is not.\n\n## About LoRA\n\nTokens, and more LoRA-like tokens.\n",
     "one.md": "# One\n\nAfter this section you can\n\n- find an MFU;\n- say what it is & why.\n\nMore.\n",
     "glossary.md": "# Words\n\n```{glossary}\nMFU\nmodel FLOPs utilisation\n  The share of <peak> & more.\n\nLoRA\n  Two thin matrices.\n\ntoken\n  A piece of text.\n```\n",
+    "symbols.md": "# Symbols\n\nThe table.\n\n| symbol | name |\n|---|---|\n| $h$ | `d_model` |\n| $x$ | `something` |\n",
     "zh.md": "# 中文\n\n用LoRA训练时，显存里的激活值不变，激活值很多。\n",
     "words.md": "# 词\n\n```{glossary}\n激活值\n  前向算出、反向要用的张量。\n```\n"}
 
@@ -30,8 +32,8 @@ def build(folder, monkeypatch, language="en", **addresses):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     for name, text in BOOK.items():
         (folder / name).write_text(text, "utf-8")
-    (folder / "index.md").write_text(BOOK["index.md"] + "\n```{toctree}\none\nglossary\nzh\nwords\n```\n", "utf-8")
-    settings = {"extensions": ["myst_nb", "sphinx_book_theme", "onegpu.pages"], "html_theme": "sphinx_book_theme", "project": "Book", "nb_execution_mode": "off", "language": language}
+    (folder / "index.md").write_text(BOOK["index.md"] + "\n```{toctree}\none\nglossary\nsymbols\nzh\nwords\n```\n", "utf-8")
+    settings = {"extensions": ["myst_nb", "sphinx_book_theme", "onegpu.pages"], "html_theme": "sphinx_book_theme", "project": "Book", "html_title": "Book", "nb_execution_mode": "off", "language": language}
     with docutils_namespace():
         Sphinx(folder, None, folder / "out", folder / "trees", "html", settings, status=None, warningiserror=True).build()
     return folder / "out"
@@ -68,6 +70,16 @@ def test_entries_of_the_index():
     assert pages.formula_entries(training_time) == ["training_time", training_time.result.label]  # a fraction is not typed
     assert pages.quantity_entries(kernel_efficiency) == ["kernel_efficiency", kernel_efficiency.label, "eta_kernel"]
     assert "N_mm" in pages.quantity_entries(matmul_params)
+
+
+def test_the_search_knows_a_symbol(plain):
+    """By name, symbol and label, each leading to its row."""
+    known = json.loads((plain / "searchindex.js").read_text("utf-8").removeprefix("Search.setIndex(").rstrip(")\n;"))
+    page = known["docnames"].index("symbols")
+    assert {e[4]: e[3] for e in known["objects"][""] if e[0] == page} == {"d_model": "-", "h": "symbol-d_model"}  # "-": as the name says
+    assert [page, "symbol-d_model", False] in known["indexentries"][d_model.label] and "something" not in known["indexentries"]
+    assert ["onegpu", "symbol", "symbol"] in known["objnames"].values()
+    assert '<tr class="row-even" id="symbol-d_model">' in (plain / "symbols.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name, text, found", [
@@ -111,7 +123,7 @@ def test_with_an_address(public):
     """Canonical links, a list of the pages, "suggest an edit"."""
     page = (public / "one.html").read_text("utf-8")
     assert '<link rel="canonical" href="https://example.org/book/one.html" />' in page and meta(page)["og:url"] == "https://example.org/book/one.html"
-    assert re.findall("<loc>(.*?)</loc>", (public / "sitemap.xml").read_text("utf-8")) == [f"https://example.org/book/{p}.html" for p in ("glossary", "index", "one", "words", "zh")]
+    assert re.findall("<loc>(.*?)</loc>", (public / "sitemap.xml").read_text("utf-8")) == [f"https://example.org/book/{p}.html" for p in ("glossary", "index", "one", "symbols", "words", "zh")]
     assert "https://github.com/some/book/edit/main/one.md" in page
 
 

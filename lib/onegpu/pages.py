@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.domains import Domain, ObjType
 from sphinx.transforms import SphinxTransform
 
 from . import __version__, labels
@@ -29,9 +30,9 @@ DESCRIPTION = 200
 MISSING, SEARCH = "404", "search"
 
 
-def word(app, key, **fields):
+def word(config, key, **fields):
     """A text of the pages, in the language of the edition."""
-    language = (app.config.language or "en").partition("_")[0]
+    language = (config.language or "en").partition("_")[0]
     known = {p.stem for p in (HERE / "labels").glob("*.toml")}
     found = labels.load(language if language in known else "en")["page"]
     for part in key.split("."):
@@ -39,7 +40,7 @@ def word(app, key, **fields):
     return found.format(**fields) if isinstance(found, str) else ""
 
 
-# -- the index, which the search reads -------------------------------------------------------------
+# -- formulas and symbols, for the search and the index ----------------------------------------------
 
 def plain(latex):
     """A short equation or symbol as one types it, e.g. ``6·N·D``; empty if it has more than products, sums and subscripts."""
@@ -64,13 +65,38 @@ def quantity_entries(quantity):
     return [t for t in (quantity.name, quantity.label, plain(quantity.tex)) if t]
 
 
-def index_node(entries, target):
-    """An index node that leads to the id ``target``."""
-    return addnodes.index(entries=[("single", e.replace(";", ","), target, "", None) for e in dict.fromkeys(entries)])
+class Formulas(Domain):
+    """The formulas and symbols of the book, which the search shows by their names."""
+
+    name = label = "onegpu"
+    object_types = {"formula": ObjType("formula"), "symbol": ObjType("symbol")}
+    initial_data = {"objects": {}}
+
+    def note(self, page, kind, names, target):
+        """Keep the names of what stands at the id ``target`` of a page."""
+        self.data["objects"].setdefault(page, []).extend((name, kind, target) for name in names)
+
+    def get_objects(self):
+        """As Sphinx asks for them: name, shown name, kind, page, id, priority."""
+        for page, objects in self.data["objects"].items():
+            for name, kind, target in objects:
+                yield name, name, kind, page, target, 0
+
+    def get_type_name(self, type, primary=False):
+        """What the search calls a kind."""
+        return word(self.env.config, f"kind.{type.lname}")
+
+    def clear_doc(self, docname):
+        """Forget a page that is read again."""
+        self.data["objects"].pop(docname, None)
+
+    def merge_domaindata(self, docnames, otherdata):
+        """Take what another process read."""
+        self.data["objects"].update((p, o) for p, o in otherdata["objects"].items() if p in docnames)
 
 
 class IndexEntries(SphinxTransform):
-    """Put the numbered equations and the rows of the table of symbols into the index."""
+    """Make the numbered equations and the rows of the table of symbols known to the search and the index."""
 
     default_priority = 710  # after the equations have their targets
 
@@ -80,11 +106,11 @@ class IndexEntries(SphinxTransform):
         for node in list(self.document.findall(nodes.math_block)):
             name = next((n for n in node.get("names", ()) if n in formulas), None)
             if name and node["ids"]:
-                node.parent.insert(node.parent.index(node), index_node(formula_entries(formulas[name]), node["ids"][0]))
+                node.parent.insert(node.parent.index(node), self.known("formula", formula_entries(formulas[name]), node["ids"][0]))
         if self.env.docname == "symbols":
-            self.index_symbols()
+            self.rows()
 
-    def index_symbols(self):
+    def rows(self):
         """Each row of the table gets an id and its entries."""
         for row in self.document.findall(nodes.row):
             quantity = next((REGISTRY[t.astext()] for t in row.findall(nodes.literal) if t.astext() in REGISTRY), None)
@@ -92,8 +118,13 @@ class IndexEntries(SphinxTransform):
             if target and target not in self.document.ids:
                 row["ids"].append(target)
                 self.document.ids[target] = row
-                cell = next(iter(row.findall(nodes.paragraph)))
-                cell.insert(0, index_node(quantity_entries(quantity), target))
+                next(iter(row.findall(nodes.paragraph))).insert(0, self.known("symbol", quantity_entries(quantity), target))
+
+    def known(self, kind, entries, target):
+        """Note the names, which are written without spaces, and give the index node with all entries."""
+        entries = list({e.lower(): e for e in reversed(entries)}.values())[::-1]
+        self.env.get_domain("onegpu").note(self.env.docname, kind, [e for e in entries if " " not in e], target)
+        return addnodes.index(entries=[("single", e.replace(";", ","), target, "", None) for e in entries])
 
 
 # -- the glossary ----------------------------------------------------------------------------------
@@ -208,8 +239,8 @@ def description(doctree):
 def describe(app, page, template, context, doctree):
     """Give each page a description, for search engines and for whoever shares its link."""
     title = re.sub("<[^>]*>", "", context.get("title") or "")
-    text = (doctree is not None and description(doctree)) or word(app, f"description.{page}", title=app.config.project) or title
-    tags = {"name": {"description": text}, "property": {"og:title": title, "og:description": text, "og:type": "article", "og:site_name": app.config.project}}
+    text = (doctree is not None and description(doctree)) or word(app.config, f"description.{page}", title=context["docstitle"]) or title
+    tags = {"name": {"description": text}, "property": {"og:title": title, "og:description": text, "og:type": "article", "og:site_name": context["docstitle"]}}
     if page == MISSING:
         tags = {"name": {"description": text, "robots": "noindex"}}
         context["pageurl"] = None
@@ -269,7 +300,7 @@ def build_date(folder):
 def version_line(app):
     """The version, with the day of its sources if it is known."""
     date = build_date(app.srcdir)
-    return word(app, "version_of", version=__version__, date=date) if date else word(app, "version", version=__version__)
+    return word(app.config, "version_of", version=__version__, date=date) if date else word(app.config, "version", version=__version__)
 
 
 def base(app):
@@ -281,9 +312,9 @@ def base(app):
 
 def missing_page(app):
     """The page that a server shows when there is none."""
-    title, home = word(app, "missing.title"), app.builder.get_target_uri(app.config.root_doc)
-    links = f'<a class="reference internal" href="{home}">{escape(word(app, "missing.home"))}</a>', f'<a class="reference internal" href="{SEARCH}.html">{escape(word(app, "missing.search"))}</a>'
-    yield MISSING, {"title": title, "body": f"<h1>{escape(title)}</h1>\n<p>{escape(word(app, 'missing.text'))}</p>\n<ul><li>{links[0]}</li>\n<li>{links[1]}</li></ul>\n"}, "page.html"
+    title, home = word(app.config, "missing.title"), app.builder.get_target_uri(app.config.root_doc)
+    links = f'<a class="reference internal" href="{home}">{escape(word(app.config, "missing.home"))}</a>', f'<a class="reference internal" href="{SEARCH}.html">{escape(word(app.config, "missing.search"))}</a>'
+    yield MISSING, {"title": title, "body": f"<h1>{escape(title)}</h1>\n<p>{escape(word(app.config, 'missing.text'))}</p>\n<ul><li>{links[0]}</li>\n<li>{links[1]}</li></ul>\n"}, "page.html"
 
 
 def finish_pages(app, error):
@@ -303,6 +334,7 @@ def setup(app):
     """Register with Sphinx."""
     app.add_config_value("onegpu_repository", "", "html", str)
     app.add_node(Term, html=(visit_term, depart_term), latex=(skip_nothing, skip_nothing), text=(skip_nothing, skip_nothing))
+    app.add_domain(Formulas)
     app.add_transform(IndexEntries)
     app.connect("config-inited", locate)
     app.connect("env-updated", read_glossary)
