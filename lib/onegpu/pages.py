@@ -18,7 +18,9 @@ from sphinx import addnodes
 from sphinx.domains import Domain, ObjType
 from sphinx.transforms import SphinxTransform
 
-from . import __version__, labels
+from onegpu import __version__
+
+from . import labels
 from .calculator import HERE, modules
 from .formula import REGISTRY
 
@@ -304,10 +306,8 @@ def version_line(app):
 
 
 def base(app):
-    """Make the links of the page for missing pages hold at any depth: from the site's address, else from the server's root."""
-    if app.config.html_baseurl:
-        return f'<base href="{escape(urlsplit(app.config.html_baseurl).path or "/")}" />\n'
-    return '<script>if (location.protocol !== "file:") document.write(\'<base href="/">\');</script>\n'
+    """Where the links of the page for missing pages start, at whatever depth it is shown: at the site's address, else at the server's root."""
+    return f'<base href="{escape(urlsplit(app.config.html_baseurl).path or "/")}" />\n'
 
 
 def missing_page(app):
