@@ -23,17 +23,17 @@ BOOK = {
     "words.md": "# 词\n\n```{glossary}\n激活值\n  前向算出、反向要用的张量。\n```\n"}
 
 
-def build(folder, monkeypatch, language="en", **addresses):
-    """A small book, built: its output folder."""
+def build(folder, monkeypatch, changed=None, **addresses):
+    """A small book with some pages changed, built: its output folder."""
     for name in ("ONEGPU_ADDRESS", "ONEGPU_REPOSITORY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in addresses.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    for name, text in BOOK.items():
+    for name, text in (BOOK | (changed or {})).items():
         (folder / name).write_text(text, "utf-8")
     (folder / "index.md").write_text(BOOK["index.md"] + "\n```{toctree}\none\nglossary\nsymbols\nzh\nwords\n```\n", "utf-8")
-    settings = {"extensions": ["myst_nb", "sphinx_book_theme", "onegpu.pages"], "html_theme": "sphinx_book_theme", "project": "Book", "html_title": "Book", "nb_execution_mode": "off", "language": language}
+    settings = {"extensions": ["myst_nb", "sphinx_book_theme", "onegpu.pages"], "html_theme": "sphinx_book_theme", "project": "Book", "html_title": "Book", "nb_execution_mode": "off", "language": "en"}
     with docutils_namespace():
         Sphinx(folder, None, folder / "out", folder / "trees", "html", settings, status=None, warningiserror=True).build()
     return folder / "out"
@@ -102,6 +102,13 @@ def test_first_uses(plain):
         assert page.count(f'id="{name}"') == 1
 
 
+def test_a_changed_definition_reaches_every_page(tmp_path, monkeypatch):
+    """Also a page that has not changed itself."""
+    build(tmp_path, monkeypatch)
+    out = build(tmp_path, monkeypatch, changed={"glossary.md": BOOK["glossary.md"].replace("Two thin", "Two very thin")})
+    assert ("LoRA", "Two very thin matrices.") in terms((out / "zh.html").read_text("utf-8"))
+
+
 def test_descriptions(plain):
     """Each page says what it is about; goals are joined to the words before them."""
     found = {p.stem: meta(p.read_text("utf-8")) for p in plain.glob("*.html")}
@@ -117,6 +124,7 @@ def test_without_an_address(plain):
     assert "canonical" not in page and "og:url" not in page and not (plain / "sitemap.xml").exists()
     assert "source-edit-button" not in page and "colab" not in page
     assert f"Version {__version__}, 2023-11-14." in page
+    assert re.findall(r'<a class="(left-prev|right-next)"\s+href="(\w+.html)"', page) == [("left-prev", "index.html"), ("right-next", "glossary.html")]
 
 
 def test_with_an_address(public):

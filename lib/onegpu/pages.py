@@ -146,7 +146,7 @@ def depart_term(writer, node):
     writer.body.append(f'</a><span class="onegpu-definition" role="tooltip" id="{escape("about-" + node["name"])}">{escape(node["definition"])}</span></span>')
 
 
-def skip_nothing(writer, node):
+def only_the_word(writer, node):
     """In a format without links, the word alone."""
 
 
@@ -333,7 +333,7 @@ def finish_pages(app, error):
 def setup(app):
     """Register with Sphinx."""
     app.add_config_value("onegpu_repository", "", "html", str)
-    app.add_node(Term, html=(visit_term, depart_term), latex=(skip_nothing, skip_nothing), text=(skip_nothing, skip_nothing))
+    app.add_node(Term, html=(visit_term, depart_term), latex=(only_the_word, only_the_word), text=(only_the_word, only_the_word))
     app.add_domain(Formulas)
     app.add_transform(IndexEntries)
     app.connect("config-inited", locate)
