@@ -10,8 +10,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,7 +30,7 @@ from onegpu.planner import micro_batches, replicas
 ROOT = Path(__file__).parents[1]
 FORMULAS = {f.name: f for m in modules() for f in m._section.formulas} | {f.name: f for m in modules() for f in vars(m).values() if isinstance(f, Largest)}
 CALCULATOR, CONTROL = ".onegpu-calculator", ".onegpu :is(input, select)[data-name]"
-GENERATED = {"genindex.html", "search.html"}
+GENERATED = {"404.html", "genindex.html", "search.html"}
 LOCAL = ("file:", "data:", "blob:")
 NO_BROWSER = "NO BROWSER: the page tests did not run; install chromium"
 
@@ -58,22 +56,8 @@ def listed_pages(entry):
     return sorted(own + [page for e in entry.values() for page in listed_pages(e)])
 
 
-SITE = os.environ.get("ONEGPU_SITE")
 PAGES = listed_pages(yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8")))
 each_page = pytest.mark.parametrize("path", PAGES)
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    """The folder of the built site."""
-    if SITE:
-        return Path(SITE).resolve()
-    folder, programs = tmp_path_factory.mktemp("site"), Path(sys.executable).parent
-    done = subprocess.run([programs / "jupyter-book", "build", "-W", "--keep-going", "--path-output", folder, "."], cwd=ROOT, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"})
-    if done.returncode:
-        pytest.fail(f"the book does not build:\n{done.stdout}", pytrace=False)
-    return folder / "_build" / "html"
 
 
 @pytest.fixture(scope="module")  # closed before notebooks run in the same process: its event loop would disturb theirs

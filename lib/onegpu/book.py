@@ -19,6 +19,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
+from . import pages
 from .calculator import HERE, modules, site_script
 
 #: Packages whose version can change a stored output.
@@ -204,4 +205,5 @@ def setup(app):
         app.add_js_file(name, loading_method="defer")
     for name in STYLES:
         app.add_css_file(name)
+    pages.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
