@@ -240,8 +240,14 @@ def calculators(visit, path):
     return page.locator(CALCULATOR).all()
 
 
+def settle(root):
+    """Wait for what follows a readout some milliseconds later: the list of plans, and which controls are disabled."""
+    root.evaluate("root => new Promise(done => { const look = () => root.onegpu.settled ? done() : requestAnimationFrame(look); look(); })")
+
+
 def controls(root, folded=True):
     """The controls of a calculator: (name, type, element); without those that are folded away at first."""
+    settle(root)
     found = root.locator(CONTROL if folded else ".onegpu-controls > .onegpu-row [data-name]")
     return [(name, kind, found.nth(i)) for i, (name, kind) in enumerate(found.evaluate_all("all => all.map(e => [e.dataset.name, e.type])"))]
 
@@ -253,8 +259,7 @@ def box(root, name):
 
 def readout(root, name=""):
     """All that a calculator shows of its results, and every value but one input's own, unrounded."""
-    if root.locator(".onegpu-plans table").count():  # the list of plans follows some frames later
-        root.evaluate("root => new Promise(done => { const look = () => root.onegpu.listed ? done() : requestAnimationFrame(look); look(); })")
+    settle(root)
     return root.evaluate("""(root, name) => [
         [...root.querySelectorAll("output, .onegpu-stack, .onegpu-plans, .onegpu-wrong .onegpu-note")].map(e => e.textContent)
             .concat([...root.querySelectorAll(".onegpu-curve")].map(e => e.innerHTML)).join("|"),
@@ -406,6 +411,7 @@ def complaint(root, name, kind, control, operate):
     for settings in [{}, *SETTINGS.get(name, ())]:
         reset(root)
         prepare(root, settings)
+        settle(root)
         if control.is_disabled():
             wrong = "disabled" if note(control).strip() else "disabled without a reason"
             continue
@@ -471,6 +477,7 @@ def act(rng, name, kind, control):
 
 def differences(root, spec):
     """Where a calculator and Python disagree: values, shown text, refusals."""
+    settle(root)
     found, text = root.evaluate("root => [root.onegpu, Object.fromEntries([...root.querySelectorAll('output')].map(e => [e.dataset.name, e.textContent]))]")
     refused = bool(found["errors"])
     for name in spec["outputs"]:

@@ -115,11 +115,14 @@ def unnamed(css, elsewhere):
 
 def read(path, static):
     """A stylesheet with what it imports, without comments, its addresses from the folder of static files."""
-    css = re.sub(rf"({STRING})|/\*.*?\*/", lambda m: m[1] or "", path.read_text("utf-8"), flags=re.S)
-    css = re.sub(r'@charset "[^"]*";|\ufeff', "", css)
-    css = re.sub(r"@import (?:url\()?[\"']?([^\"')]+)[\"']?\)?;", lambda m: read((path.parent / m[1].partition("?")[0]).resolve(), static), css)
-    there = lambda m: m[0] if re.match(r"data:|#|[a-z]+:|vendor/", m[1]) else f"url({os.path.relpath(path.parent / m[1], static)})".replace(os.sep, "/")  # noqa: E731
-    return re.sub(r"url\([\"']?([^\"')]+)[\"']?\)", there, css)
+    def moved(match):
+        return match[0] if re.match(r"data:|#|[a-z]+:", match[1]) else f"url({Path(os.path.relpath(path.parent / match[1], static)).as_posix()})"
+
+    css = re.sub(rf"({STRING})|/\*.*?\*/", lambda m: m[1] or "", path.read_text("utf-8-sig"), flags=re.S)
+    css = re.sub(r'@charset "[^"]*";', "", css)
+    css = re.sub(r"@import ([\"'][^\"']+[\"'])", r"@import url(\1)", css)
+    css = re.sub(r"url\([\"']?([^\"')]+)[\"']?\)", moved, css)
+    return re.sub(r"@import url\(([^?)]+)[^)]*\);", lambda m: read(static / m[1], static), css)
 
 
 def names_in(pages, scripts):
