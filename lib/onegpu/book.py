@@ -165,7 +165,7 @@ def setup(app):
     app.add_transform(EquationTargets)
     app.connect("config-inited", configure, priority=100)
     app.connect("builder-inited", write_static)
-    app.connect("build-finished", finish)
+    app.connect("build-finished", finish, priority=900)  # after the theme, which writes its colours of code only then
     for name in SCRIPTS:
         app.add_js_file(name, loading_method="defer")
     for name in STYLES:

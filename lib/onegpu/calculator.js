@@ -279,7 +279,7 @@ var onegpu = (() => {
   }
 
   function turn() {
-    for (const start = performance.now(); waiting.length && performance.now() - start < 6;) {
+    for (const start = performance.now(); waiting.length && performance.now() - start < 5;) {
       const { job, then, current } = waiting[0], { done, value } = current() ? job.next() : { done: true };
       if (!done) continue;
       if (current()) then(value);
