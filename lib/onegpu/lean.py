@@ -20,7 +20,7 @@ SCRIPT = re.compile(r'[ \t]*<script\b[^>]*\bsrc="([^"?]*)[^"]*"[^>]*></script>\n
 NEEDLESS = re.compile(r'\s*<script src="[^"]*fontawesome[^"]*\.js[^"]*"></script>|\s*<link rel="preload"[^>]*>'
                       r'|\s*<script type="application/vnd\.jupyter\.widget-state\+json">.*?</script>|(?<=/>)<meta name="viewport" content="width=device-width, initial-scale=1" />', re.S)
 #: Scripts that only some pages need: what must stand in a page, else its script is left out.
-NEEDED_BY = {"design-tabs.js": 'class="sd-tab', "copybutton.js": 'class="highlight', "clipboard.min.js": 'class="highlight', "calculator.js": 'class="onegpu-', "onegpu-site.js": 'class="onegpu-'}
+NEEDED_BY = {"design-tabs.js": 'class="sd-tab', "copybutton.js": 'class="highlight', "clipboard.min.js": 'class="highlight'}
 #: What page.js does in place of the theme's component library.
 REPLACED, COMPONENTS = "scripts/bootstrap.js", {'toggle="dropdown"', 'toggle="tooltip"', 'spy="scroll"'}
 
