@@ -4,6 +4,7 @@
 """
 
 import functools
+import gzip
 import json
 import math
 import os
@@ -32,6 +33,7 @@ FORMULAS = {f.name: f for m in modules() for f in m._section.formulas} | {f.name
 CALCULATOR, CONTROL = ".onegpu-calculator", ".onegpu :is(input, select)[data-name]"
 GENERATED = {"404.html", "genindex.html", "search.html"}
 LOCAL = ("file:", "data:", "blob:")
+PAGE_BYTES = 130_000  # the budget is 200 KB; this is what the pages keep to
 NO_BROWSER = "NO BROWSER: the page tests did not run; install chromium"
 
 #: Where a control does nothing at the start: other controls to set first, by the control's name, by name and shown text.
@@ -79,7 +81,13 @@ def noise():
 
 
 @pytest.fixture
-def visit(browser, site, noise):
+def loaded():
+    """The files that the pages of a test loaded."""
+    return []
+
+
+@pytest.fixture
+def visit(browser, site, noise, loaded):
     """Open a page of the site without a network, in a context of its own."""
     contexts = []
 
@@ -89,6 +97,7 @@ def visit(browser, site, noise):
         context.set_offline(True)
         context.set_default_timeout(5000)
         context.on("request", lambda r: None if r.url.startswith(LOCAL) else noise.append(f"request: {r.url}"))
+        context.on("request", lambda r: loaded.append(unquote(urlsplit(r.url).path)) if r.url.startswith("file:") else None)
         context.on("console", lambda m: noise.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
         context.on("weberror", lambda e: noise.append(f"error: {e.error}"))
         page = context.new_page()
@@ -173,6 +182,33 @@ def test_quiet(visit, noise, path):
     """A page logs nothing wrong and asks the outside for nothing."""
     visit(path).wait_for_timeout(300)
     assert noise == []
+
+
+@each_page
+def test_weight(visit, loaded, path):
+    """A first visit transfers no more than the budget, as a server compresses it."""
+    visit(path).evaluate("document.fonts.ready.then(() => 0)")
+    sizes = {name: len(gzip.compress(Path(name).read_bytes())) for name in loaded}
+    assert any(name.endswith(".woff2") for name in sizes) and sum(sizes.values()) <= PAGE_BYTES, sizes
+
+
+def test_menu_and_contents(visit):
+    """The menu of downloads opens, closes and goes by keyboard; the contents follow the reader."""
+    page = visit("chapters/01-memory-wall.html")
+    button, menu = page.locator(".dropdown-toggle"), page.locator(".dropdown-menu")
+    button.press("Enter")
+    assert menu.is_visible() and button.get_attribute("aria-expanded") == "true"
+    button.press("ArrowDown")
+    assert page.evaluate("document.activeElement.classList.contains('dropdown-item')")
+    page.keyboard.press("Escape")
+    assert not menu.is_visible() and page.evaluate("document.activeElement.classList.contains('dropdown-toggle')")
+    button.click()
+    page.locator("h1").click()
+    assert not menu.is_visible()
+    assert page.locator(".bd-toc-nav a.active").count() == 0
+    link = page.locator(".bd-toc-nav a").nth(3)
+    page.evaluate("id => document.getElementById(id).scrollIntoView()", link.get_attribute("href")[1:])
+    page.wait_for_function("link => link.classList.contains('active')", arg=link.element_handle())
 
 
 @each_page
@@ -358,8 +394,14 @@ def calculators(visit, path):
     return page.locator(CALCULATOR).all()
 
 
+def settle(root):
+    """Wait for what follows a readout some milliseconds later: the list of plans, and which controls are disabled."""
+    root.evaluate("root => new Promise(done => { const look = () => root.onegpu.settled ? done() : requestAnimationFrame(look); look(); })")
+
+
 def controls(root, folded=True):
     """The controls of a calculator: (name, type, element); without those that are folded away at first."""
+    settle(root)
     found = root.locator(CONTROL if folded else ".onegpu-controls > .onegpu-row [data-name]")
     return [(name, kind, found.nth(i)) for i, (name, kind) in enumerate(found.evaluate_all("all => all.map(e => [e.dataset.name, e.type])"))]
 
@@ -371,8 +413,7 @@ def box(root, name):
 
 def readout(root, name=""):
     """All that a calculator shows of its results, and every value but one input's own, unrounded."""
-    if root.locator(".onegpu-plans table").count():  # the list of plans follows some frames later
-        root.evaluate("root => new Promise(done => { const look = () => root.onegpu.listed ? done() : requestAnimationFrame(look); look(); })")
+    settle(root)
     return root.evaluate("""(root, name) => [
         [...root.querySelectorAll("output, .onegpu-stack, .onegpu-plans, .onegpu-wrong .onegpu-note")].map(e => e.textContent)
             .concat([...root.querySelectorAll(".onegpu-curve")].map(e => e.innerHTML)).join("|"),
@@ -524,6 +565,7 @@ def complaint(root, name, kind, control, operate):
     for settings in [{}, *SETTINGS.get(name, ())]:
         reset(root)
         prepare(root, settings)
+        settle(root)
         if control.is_disabled():
             wrong = "disabled" if note(control).strip() else "disabled without a reason"
             continue
@@ -589,6 +631,7 @@ def act(rng, name, kind, control):
 
 def differences(root, spec):
     """Where a calculator and Python disagree: values, shown text, refusals."""
+    settle(root)
     found, text = root.evaluate("root => [root.onegpu, Object.fromEntries([...root.querySelectorAll('output')].map(e => [e.dataset.name, e.textContent]))]")
     refused = bool(found["errors"])
     for name in spec["outputs"]:

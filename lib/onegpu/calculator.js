@@ -271,17 +271,25 @@ var onegpu = (() => {
     return ratios.sort((a, b) => a[1] - b[1]);
   }
 
-  // All of a generator at once, or a few milliseconds of it in each frame until it is done or another job takes its place.
+  // All of a generator at once, or a few milliseconds at a time, between frames and events, until it is done or another job takes its place.
   const drain = job => { for (;;) { const { done, value } = job.next(); if (done) return value; } };
-  const search = (...given) => drain(searching(...given)), whatFirst = (...given) => drain(doubling(...given));
+  const search = (...given) => drain(searching(...given)), whatFirst = (...given) => drain(doubling(...given)), blocker = (...given) => drain(blocking(...given));
 
+  const waiting = [];  // one queue for all calculators of a page: together they take no more of a frame than one
+  let channel;
   function slowly(job, then, current) {
-    const step = () => {
-      if (!current()) return;
-      for (const start = performance.now(); performance.now() - start < 8;) { const { done, value } = job.next(); if (done) return then(value); }
-      requestAnimationFrame(step);
-    };
-    requestAnimationFrame(step);
+    if (!channel) { channel = new MessageChannel(); channel.port1.onmessage = turn; }  // a timer would wait between turns
+    if (waiting.push({ job, then, current }) === 1) channel.port2.postMessage(0);
+  }
+
+  function turn() {
+    for (const start = performance.now(); waiting.length && performance.now() - start < 5;) {
+      const { job, then, current } = waiting[0], { done, value } = current() ? job.next() : { done: true };
+      if (!done) continue;
+      if (current()) then(value);
+      waiting.shift();
+    }
+    if (waiting.length) channel.port2.postMessage(0);
   }
 
   // Where an MFU stands among the published runs nearest in size, as judged in calibrate.py.
@@ -306,14 +314,26 @@ var onegpu = (() => {
   }
 
   // The choice that keeps a control from mattering, if one does.
-  function blocker(spec, lib, state, name) {
+  function* blocking(spec, lib, state, name) {
     for (const other of Object.keys(spec.inputs)) {
-      const q = lib.quantities[other];
-      if (other === name || !q.choices) continue;
-      const legal = value => Object.keys(evaluate(spec, lib, { ...state, [other]: value }, false).errors).length === 0;
-      if (alternatives(spec, lib, state, other).some(value => legal(value) && matters(spec, lib, { ...state, [other]: value }, name))) return other;
+      if (other === name || !lib.quantities[other].choices) continue;
+      for (const value of alternatives(spec, lib, state, other)) {
+        const next = { ...state, [other]: value };
+        if (Object.keys(evaluate(spec, lib, next, false).errors).length === 0 && matters(spec, lib, next, name)) return other;
+        yield;
+      }
     }
     return null;
+  }
+
+  // The controls that cannot matter now, each with its blocker.
+  function* idling(spec, lib, state, names) {
+    const idle = {};
+    for (const name of names) {
+      if (!matters(spec, lib, state, name)) idle[name] = yield* blocking(spec, lib, state, name);
+      yield;
+    }
+    return idle;
   }
 
   // A new state; another row of a catalogue takes back what was typed over the old one.
@@ -503,9 +523,8 @@ var onegpu = (() => {
         const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
         if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x, name in errors);
         else { row.parts[1].value = entry(x, lib.quantities[name].unit, lib.words); row.parts[0].setAttribute("aria-valuetext", row.parts[1].value); }
-        const idle = !failed && !spec.search && !matters(spec, lib, state, name), other = idle && blocker(spec, lib, state, name);
-        row.parts.forEach(p => { p.disabled = idle; p.setAttribute("aria-invalid", name in errors); });
-        row.note.textContent = errors[name] || (other ? fill(words.idle_while, { other: label(other), value: show(other, values[other]) }) : idle ? words.idle : "");
+        row.parts.forEach(p => { p.disabled = Boolean(row.idle) && !failed; p.setAttribute("aria-invalid", name in errors); });
+        row.note.textContent = errors[name] || (failed ? "" : row.idle) || "";
         row.node.classList.toggle("onegpu-wrong", name in errors);
       }
       for (const name of spec.outputs) {
@@ -517,17 +536,28 @@ var onegpu = (() => {
       use.disabled = failed || !!spec.calibrate && Object.values(spec.calibrate.values).some(n => values[n] === 0);  // no overhead is no measurement of one
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
+      const job = ++jobs, current = () => job === jobs, settled = () => { root.onegpu.settled = true; };
+      root.onegpu = { values, errors, state, settled: failed && !spec.search };
+      if (!spec.search && !failed) slowly(idling(spec, lib, state, Object.keys(rows)), idle => { disable(idle, values); settled(); }, current);
       if (spec.search) {
-        const job = ++jobs, current = () => job === jobs;
         clearTimeout(think);
         advice.replaceChildren();
-        if (refused) list.replaceChildren();
-        else slowly(searching(spec, lib, state), found => { list.replaceChildren(...plans(found, failed)); root.onegpu.listed = true; }, current);
+        if (refused) { list.replaceChildren(); settled(); }
+        else slowly(searching(spec, lib, state), found => { list.replaceChildren(...plans(found, failed)); settled(); }, current);
         if (spec.search.changes && !failed) think = setTimeout(() => slowly(doubling(spec, lib, state), advise, current), 300);
       }
       clearTimeout(speak);
       speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
-      root.onegpu = { values, errors, state };
+    }
+
+    // What follows the readout a moment later: controls that cannot matter are disabled, and say why.
+    function disable(idle, values) {
+      for (const name in rows) {
+        const row = rows[name], other = idle[name];
+        row.idle = name in idle && (other ? fill(words.idle_while, { other: label(other), value: show(other, values[other]) }) : words.idle);
+        row.parts.forEach(p => { p.disabled = Boolean(row.idle); });
+        row.note.textContent = row.idle || "";
+      }
     }
 
     // One bar for each moment, to one scale, against the capacity.
