@@ -315,8 +315,8 @@ def test_print(visit, noise, path, scheme):
         assert [r for r in printed if r in outputs] == outputs
         shown = [(label, value, name) for label, value, hidden, name in inputs if not hidden or name in names]
         assert len(printed) == len(shown) + len(outputs)
-        for row, (label, value, name) in zip(printed, shown, strict=False):
-            assert row[0] == label and (row[1] == value or row[1].startswith(f"{value} {name} = "))  # what is refused says why
+        for line, (label, value, name) in zip(printed, shown, strict=False):
+            assert line[0] == label and (line[1] == value or line[1].startswith(f"{value} {name} = "))  # what is refused says why
     visible = "all => all.filter(e => e.checkVisibility()).map(e => e.outerHTML.slice(0, 100))"
     assert page.locator("input, button, select, textarea, nav, .bd-sidebar, .bd-header-article, .prev-next-footer, .headerlink").evaluate_all(visible) == []
     assert page.locator(".cell details.hide summary").evaluate_all(visible) == []

@@ -14,8 +14,8 @@ import sympy as sp
 from . import labels
 from .catalog import NETWORKS
 from .compute import BACKWARD, FORWARD, hardware_flops_per_token, training_flops_per_token
-from .formula import SHARE, Case, Largest, Quantity, Rule, Section
 from .finetune import finetune_flops_per_token, finetune_memory
+from .formula import SHARE, Case, Largest, Quantity, Rule, Section
 from .planner import plan_gpu_memory, plan_step_time
 from .published import published_mfus
 from .quantities import *
