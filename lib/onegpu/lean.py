@@ -247,7 +247,8 @@ def trim(out, own):
         If the theme is not as this module expects
     """
     static = out / "_static"
-    pages = {p: p.read_text("utf-8") for p in sorted(out.rglob("*.html")) if "_static" not in p.parts}
+    texts = {p: p.read_text("utf-8") for p in sorted(out.rglob("*.html")) if "_static" not in p.parts}
+    pages = {p: text for p, text in texts.items() if SHEET.search(text)}  # a page that only redirects has no styles
     fresh = [p for p, page in pages.items() if "_static/site.css?" not in page]
     if not fresh:  # Sphinx has written nothing
         return
