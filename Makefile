@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH := $(CURDIR)/lib
 
-.PHONY: book test test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
+.PHONY: book test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
 	$(BIN)/python tests/fill_cache.py
@@ -14,21 +14,24 @@ PYTEST = $(BIN)/python -m pytest -q -p no:cacheprovider
 PAGES = ONEGPU_SITE=.venv/site/_build/html $(PYTEST) tests/test_page.py
 
 test: .venv/ready  ## the pages in three browsers beside everything else
-	$(BIN)/ruff check lib tests
+	$(BIN)/ruff check lib tests bench
 	rm -rf .venv/site
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter-book build -W --keep-going --path-output .venv/site . > .venv/site.log 2>&1 || (cat .venv/site.log; exit 1)
 	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-rest test-evidence test-pages test-keyboard test-mouse
 
 test-rest:
-	$(PYTEST) --nbval --ignore tests/test_page.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests index.ipynb symbols.ipynb chapters
+	$(PYTEST) --nbval --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests index.ipynb symbols.ipynb chapters
 test-evidence:
 	$(PYTEST) tests/test_evidence.py tests/test_properties.py
 test-pages:
-	$(PAGES) -k "not test_controls"
+	$(PAGES) tests/test_firefox.py -k "not test_controls"
 test-keyboard:
 	$(PAGES) -k "test_controls and keyboard"
 test-mouse:
 	$(PAGES) -k "test_controls and mouse"
+
+bench: .venv/ready  ## the budgets beside what is measured and beside the usual way, into bench/RESULTS.md
+	$(BIN)/python bench/run.py
 
 outputs: .venv/ready  ## run every notebook and store what it prints
 	$(BIN)/python tests/store_outputs.py

@@ -1,5 +1,6 @@
-"""The static book: no stale numbers, mathematics without JavaScript, figures."""
+"""The static book: no stale numbers, no needless bytes, mathematics without JavaScript, figures."""
 
+import gzip
 import os
 import re
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onegpu import book, figures
+from onegpu import book, figures, lean
 from onegpu.calculator import HERE
 from store_outputs import ROOT
 
@@ -69,3 +70,42 @@ def test_table():
     """Markdown and plain text of the same cells."""
     table = figures.Table(["a", "b"], [(1, "x|y")])
     assert table._repr_markdown_().splitlines()[-1] == "| 1 | x\\|y |" and repr(table) == "a | b\n1 | x|y"
+
+
+@pytest.mark.parametrize("css, kept", [
+    (".used,.not{color:red}", ".used{color:red}"),
+    ("@media print{.not{color:red}}.used>a:not(.not):hover{color:red}", ".used>a:not(.not):hover{color:red}"),
+    ("@media print{.not{color:red}.used{color:red}}", "@media print{.used{color:red}}"),
+    ('.used:is(.not,a)::after{content:"}{;"}', '.used:is(.not,a)::after{content:"}{;"}'),
+    ('html[data-theme="dark"] .used{background:url(data:image/png;base64,aa)}', 'html[data-theme="dark"] .used{background:url(data:image/png;base64,aa)}'),
+    ("#not a{color:red}table a{color:red}*{margin:0}", "*{margin:0}"),
+])
+def test_purge(css, kept):
+    """Rules go whose tags, classes or ids no page has; what stands in strings and in :not() does not count."""
+    assert lean.purge(css, lean.names_in('<html><a class="used">table</a>', "")) == kept
+
+
+def test_a_script_keeps_what_it_names():
+    """A class that a script sets is as good as one in a page."""
+    assert lean.purge(".shown{color:red}", lean.names_in("<a>", 'e.classList.add("is shown")')) == ".shown{color:red}"
+
+
+def test_variables_and_fonts_that_nothing_names():
+    """They go, and what only they named goes too."""
+    css = ":root{--a:1px;--b:var(--c);--c:2px}@font-face{font-family:X;src:url(x)}@keyframes k{from{top:0}}p{margin:var(--a);animation:l 1s}@keyframes l{from{top:0}}"
+    assert lean.unnamed(css, "") == ":root{--a:1px;}p{margin:var(--a);animation:l 1s}@keyframes l{from{top:0}}"
+
+
+def test_a_changed_theme_fails_the_build(tmp_path):
+    """A theme that links no stylesheets, or needs a component that page.js does not have, is noticed."""
+    (tmp_path / "page.html").write_text('<link rel="stylesheet" href="_static/one.css" />')
+    with pytest.raises(lean.ThemeChanged, match="one.css"):
+        lean.trim(tmp_path, ())
+    with pytest.raises(lean.ThemeChanged, match="modal"):
+        lean.lighten('<a data-bs-toggle="modal"><script src="_static/scripts/bootstrap.js"></script>', tmp_path)
+
+
+def test_our_own_scripts_and_styles_are_small():
+    """Within the budget of 20 KB, compressed; the script made from formulas and catalogues is counted with the page."""
+    own = [lean.compact((HERE / name).read_text("utf-8")) for name in ("calculator.js", "page.js")] + [(HERE / name).read_text("utf-8") for name in book.STYLES]
+    assert sum(len(gzip.compress(text.encode())) for text in own) <= 20_000

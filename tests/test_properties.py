@@ -123,7 +123,7 @@ def call(formula, values):
 # -- finite and in the domain ------------------------------------------------------------------------
 
 #: Results that can leave their domain although every input is in its own: then they are refused.
-MAY_REFUSE = {"mfu": "more FLOPs than the peak", "implied_mfu": "the same", "expected_goodput": "all the time is lost", "memory_load": "the overhead is more than the card",
+MAY_REFUSE = {"mfu": "more FLOPs than the peak", "run_mfu": "the same", "run_hfu": "the same",  "implied_mfu": "the same", "expected_goodput": "all the time is lost", "memory_load": "the overhead is more than the card",
               "binding_wall": "the same", "plan_memory_load": "the same", "plan_wall": "the same", "largest_model": "a parameter has no bytes", "arithmetic_intensity": "the same"}
 
 
@@ -196,7 +196,7 @@ gpus -1: mfu training_time cluster_time cluster_mtbf
 gpus 1/2: optimal_params
 gpus -1/2: checkpoint_interval
 peak_flops 1: tokens_in_deadline ridge_intensity
-peak_flops -1: mfu training_time cluster_time training_cost training_energy implied_mfu compute_time card_compute imbalance_time
+peak_flops -1: mfu training_time cluster_time training_cost training_energy implied_mfu compute_time card_compute imbalance_time run_mfu run_mfu_attention run_hfu
 peak_flops 1/2: optimal_params
 mfu 1: tokens_in_deadline
 mfu -1: training_time cluster_time training_cost training_energy

@@ -19,11 +19,12 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
+from . import lean, pages
 from .calculator import HERE, modules, site_script
 
 #: Packages whose version can change a stored output.
 OUTPUT_PACKAGES = ("sympy", "numpy", "matplotlib", "anywidget", "ipywidgets")
-SCRIPTS = ("onegpu-site.js", "calculator.js")
+SCRIPTS = ("onegpu-site.js", "calculator.js", "page.js")
 STYLES = ("calculator.css", "book.css")
 
 log = logging.getLogger(__name__)
@@ -122,51 +123,33 @@ class EquationTargets(SphinxTransform):
                 self.document.note_explicit_target(node, node)
 
 
-def write_math_font(path):
-    """The glyphs that the book's mathematics can need, out of STIX Two Math (SIL Open Font License)."""
-    import ziamath
-    from fontTools import subset
-
-    options = subset.Options(flavor="woff2", layout_features=["ssty", "dtls"])
-    options.drop_tables += ["GPOS", "kern"]
-    font = subset.load_font(next((Path(ziamath.__file__).parent / "fonts").glob("STIXTwoMath*")), options)
-    subsetter = subset.Subsetter(options)
-    wanted = [*range(0x20, 0x7F), *range(0x391, 0x3CA), *range(0x1D434, 0x1D468), 0x210E, *range(0x1D6FC, 0x1D716),
-              *map(ord, "·×÷±−≤≥≠≈∂∑∏√∞→∈⌈⌉⌊⌋′…⋯\u2061\u2062\u2063\u00a0\u2009𝟙")]
-    subsetter.populate(unicodes=wanted)
-    subsetter.subset(font)
-    subset.save_font(font, str(path), options)
-
-
 # -- the page --------------------------------------------------------------------------------------
 
 def write_static(app):
-    """Write the scripts, the styles and the font of the static page."""
+    """Write the scripts and the styles of the static page."""
     if app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
     static.mkdir(parents=True, exist_ok=True)
     (static / "onegpu-site.js").write_text(site_script(), "utf-8")
-    for name in ("calculator.js", *STYLES):
+    for name in SCRIPTS[1:]:
+        (static / name).write_text(lean.compact((HERE / name).read_text("utf-8")), "utf-8")
+    for name in STYLES:
         shutil.copy(HERE / name, static / name)
-    if not (static / "math.woff2").exists():
-        write_math_font(static / "math.woff2")
 
 
 def finish(app, error):
-    """Inline the figures and leave out what the theme fetches for nothing."""
+    """Inline the figures, and leave out what no reader needs."""
     if error or app.builder.format != "html":
         return
     for page in Path(app.outdir).rglob("*.html"):
         if "_static" in page.parts:
             continue
         old = page.read_text("utf-8")
-        new = re.sub(r'\s*<link rel="preload" as="font"[^>]*>', "", old)  # blocked under file://
-        new = re.sub(r'\s*<script src="[^"]*fontawesome[^"]*\.js[^"]*"></script>', "", new)  # 1.5 MB; the font has the icons
-        new = mended(new)
-        new = re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', functools.partial(inline, page.parent), new)
+        new = mended(re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', functools.partial(inline, page.parent), old))
         if new != old:
             page.write_text(new, "utf-8")
+    lean.trim(Path(app.outdir), STYLES)
 
 
 #: Where the templates of the theme, of docutils or of Markdown are not accessible: what they write, and what stands there instead.
@@ -199,9 +182,10 @@ def setup(app):
     app.add_transform(EquationTargets)
     app.connect("config-inited", configure, priority=100)
     app.connect("builder-inited", write_static)
-    app.connect("build-finished", finish)
+    app.connect("build-finished", finish, priority=900)  # after the theme, which writes its colours of code only then
     for name in SCRIPTS:
         app.add_js_file(name, loading_method="defer")
     for name in STYLES:
         app.add_css_file(name)
+    pages.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

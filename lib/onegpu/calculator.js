@@ -9,6 +9,7 @@ var onegpu = (() => {
   const SI = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"], SHORT = ["", "k", "M", "B", "T", "Q"];
   const YEAR = 365.25 * 86400, MONTH = YEAR / 12;
   const python = x => x === Infinity ? "inf" : x === -Infinity ? "-inf" : Number.isNaN(x) ? "nan" : x;
+  const plain = v => Object.fromEntries(Object.entries(v).map(([n, x]) => [n, typeof x === "number" && !Number.isInteger(x) ? +x.toPrecision(6) : x]));  // as in formula.py
   const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (whole, key) => key in fields ? python(fields[key]) : whole);
 
   function significant(x, digits = 4) {
@@ -193,13 +194,13 @@ var onegpu = (() => {
     const broken = (spec.rules || []).find(name => !lib.rules[name](v));
     if (broken) {
       const message = lib.words.rule[broken];
-      const shown = Object.fromEntries(Object.entries(v).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
-      return { values: v, errors: { [message.match(/\{(\w+)\}/)[1]]: fill(message, shown) } };
+      const shown = Object.fromEntries(Object.entries(plain(v)).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
+      return { values: v, errors: { [owned(spec, message.match(/\{(\w+)\}/)[1])]: fill(message, shown) } };
     }
     for (const name in searches && spec.largest) {
       const found = largest(spec.largest[name], lib, v);
       if (typeof found === "number") v[name] = found;
-      else errors[name] = fill(lib.words.rule[name], found);
+      else errors[name] = fill(lib.words.rule[name], plain(found));
     }
     for (const name of spec.outputs) {
       const q = lib.quantities[name], wrong = q.choices || !(name in v) ? null : check(q, name, v[name], lib.words);
@@ -207,6 +208,9 @@ var onegpu = (() => {
     }
     return { values: v, errors };
   }
+
+  // Where an input is refused: at its own control, or at the row that it comes from.
+  const owned = (spec, name) => spec.inputs[name]?.quiet ? spec.inputs[name].source.split(".")[0] : name;
 
   // The largest value of an input for which a formula is not negative, as Largest in formula.py; or the values at the end of the domain, if all of it would do.
   function largest({ axis, limit, range, whole, formulas }, lib, v) {
@@ -267,17 +271,25 @@ var onegpu = (() => {
     return ratios.sort((a, b) => a[1] - b[1]);
   }
 
-  // All of a generator at once, or a few milliseconds of it in each frame until it is done or another job takes its place.
+  // All of a generator at once, or a few milliseconds at a time, between frames and events, until it is done or another job takes its place.
   const drain = job => { for (;;) { const { done, value } = job.next(); if (done) return value; } };
-  const search = (...given) => drain(searching(...given)), whatFirst = (...given) => drain(doubling(...given));
+  const search = (...given) => drain(searching(...given)), whatFirst = (...given) => drain(doubling(...given)), blocker = (...given) => drain(blocking(...given));
 
+  const waiting = [];  // one queue for all calculators of a page: together they take no more of a frame than one
+  let channel;
   function slowly(job, then, current) {
-    const step = () => {
-      if (!current()) return;
-      for (const start = performance.now(); performance.now() - start < 8;) { const { done, value } = job.next(); if (done) return then(value); }
-      requestAnimationFrame(step);
-    };
-    requestAnimationFrame(step);
+    if (!channel) { channel = new MessageChannel(); channel.port1.onmessage = turn; }  // a timer would wait between turns
+    if (waiting.push({ job, then, current }) === 1) channel.port2.postMessage(0);
+  }
+
+  function turn() {
+    for (const start = performance.now(); waiting.length && performance.now() - start < 5;) {
+      const { job, then, current } = waiting[0], { done, value } = current() ? job.next() : { done: true };
+      if (!done) continue;
+      if (current()) then(value);
+      waiting.shift();
+    }
+    if (waiting.length) channel.port2.postMessage(0);
   }
 
   // Where an MFU stands among the published runs nearest in size, as judged in calibrate.py.
@@ -302,13 +314,26 @@ var onegpu = (() => {
   }
 
   // The choice that keeps a control from mattering, if one does.
-  function blocker(spec, lib, state, name) {
+  function* blocking(spec, lib, state, name) {
     for (const other of Object.keys(spec.inputs)) {
-      const q = lib.quantities[other];
-      if (other === name || !q.choices) continue;
-      if (alternatives(spec, lib, state, other).some(value => matters(spec, lib, { ...state, [other]: value }, name))) return other;
+      if (other === name || !lib.quantities[other].choices) continue;
+      for (const value of alternatives(spec, lib, state, other)) {
+        const next = { ...state, [other]: value };
+        if (Object.keys(evaluate(spec, lib, next, false).errors).length === 0 && matters(spec, lib, next, name)) return other;
+        yield;
+      }
     }
     return null;
+  }
+
+  // The controls that cannot matter now, each with its blocker.
+  function* idling(spec, lib, state, names) {
+    const idle = {};
+    for (const name of names) {
+      if (!matters(spec, lib, state, name)) idle[name] = yield* blocking(spec, lib, state, name);
+      yield;
+    }
+    return idle;
   }
 
   // A new state; another row of a catalogue takes back what was typed over the old one.
@@ -337,12 +362,15 @@ var onegpu = (() => {
   };
   let ids = 0;
 
-  function mount(root, spec, lib, state, changed = () => {}) {
+  // `changed` hears of each new state and of the one before, or of none after a reset; `site` is there if other calculators share the scenario.
+  function mount(root, spec, lib, state, changed = () => {}, site) {
     const words = lib.words.calculator, id = `onegpu-${Math.random().toString(36).slice(2, 8)}-${++ids}`;
     const label = name => name in spec.pickers ? words.pick[name] : lib.quantities[name].label;
     const show = (name, x) => { const q = lib.quantities[name]; return q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
-    const set = (name, value) => { state = changeOf(spec, state, name, value); update(name); changed(state); };
+    const move = (next, name) => { const before = state; state = next; update(name); changed(state, before); };
+    const set = (name, value) => move(changeOf(spec, state, name, value), name);
     const rows = {};
+    const reset = make("button", { type: "button" }, words.reset);
 
     function control(name) {
       const field = `${id}-${name}`, q = lib.quantities[name], row = { parts: [] };
@@ -400,6 +428,7 @@ var onegpu = (() => {
         area.closest("details").open = true;
         take(area.value, dropped ? dropped.name : "text");
       });
+      reset.addEventListener("click", () => { area.value = ""; });
       return make("details", { class: "onegpu-own" }, make("summary", {}, words.own), area, file);
     }
 
@@ -410,17 +439,7 @@ var onegpu = (() => {
         if (!(error instanceof RangeError)) throw error;
         refused = error.message;
       }
-      if (!shape) return update();
-      adopt(shape);
-      root.dispatchEvent(new CustomEvent("onegpu:model", { bubbles: true, detail: shape }));
-    }
-
-    function adopt(shape) {
-      if (!spec.pickers.model || state.shape === shape) return;
-      refused = null;
-      state = changeOf(spec, { ...state, shape }, "model", shape.name);
-      update();
-      changed(state);
+      shape ? move(changeOf(spec, { ...state, shape }, "model", shape.name)) : update();
     }
 
     const first = spec.show, rest = Object.keys(spec.inputs).filter(n => !first.includes(n) && !spec.inputs[n].quiet);
@@ -430,35 +449,36 @@ var onegpu = (() => {
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
     const judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
-    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate.values).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))));
+    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate.values).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))) || (said.textContent = words.in_use));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
-    const reset = make("button", { type: "button" }, words.reset);
-    reset.addEventListener("click", () => { refused = null; state = { ...spec.start }; update(); changed(state); });
+    reset.addEventListener("click", () => { refused = null; state = full(spec, { ...spec.start }); update(); changed(state); });
+    const text = make("textarea", { class: "onegpu-copied", readonly: true, spellcheck: "false", "aria-label": words.text, hidden: true }), said = make("span", { role: "status" });
+    const copying = (word, write) => {
+      const button = make("button", { type: "button" }, word);
+      button.addEventListener("click", () => {
+        text.hidden = false;
+        text.value = write();
+        text.rows = Math.min(14, text.value.split("\n").length + 1);
+        text.select();
+        said.textContent = "";
+        navigator.clipboard?.writeText(text.value).then(() => { said.textContent = words.copied; }, () => {});
+      });
+      return button;
+    };
+    const copies = make("p", { class: "onegpu-copies" }, ...(site ? [copying(words.copy_link, site.link)] : []), ...(spec.python ? [copying(words.copy_python, () => pythonCode(spec, lib, state))] : []), said);
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, live));
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, copies, text, live));
     let speak, think, jobs = 0, refused = null;
 
-    const announce = detail => root.dispatchEvent(new CustomEvent("onegpu:calibration", { bubbles: true, detail }));
+    // Measured values for every calculator, or null to do without them: an event, so that other views of a notebook hear it too.
+    const announce = detail => void root.dispatchEvent(new CustomEvent("onegpu:calibration", { bubbles: true, detail }));
 
     // What a calibration depends on, as it is here.
     function where() {
       const found = {};
       for (const n of spec.range) { if (n in spec.pickers) found[n] = state[n]; else if (n in spec.inputs) found[n] = valueOf(spec, lib, state, n); }
       return found;
-    }
-
-    // Measured values in place of what stands there, or with null what stood there before.
-    function calibrate(found) {
-      const next = { ...state }, old = state.calibration || {};
-      for (const n in old) if (next[n] === old[n].value) n in spec.start ? next[n] = spec.start[n] : delete next[n];
-      delete next.calibration;
-      const own = Object.entries(found || {}).filter(([n, measured]) => n in spec.inputs && measured && typeof measured.at === "object" && !check(lib.quantities[n], n, measured.value, lib.words));
-      if (own.length) Object.assign(next, Object.fromEntries(own.map(([n, { value }]) => [n, value])), { calibration: Object.fromEntries(own) });
-      if (JSON.stringify(next) === JSON.stringify(state)) return;
-      state = next;
-      update();
-      changed(state);
     }
 
     // The inputs that hold a measured value, the outputs that rest on them, and how far from the measurement they are used.
@@ -481,7 +501,7 @@ var onegpu = (() => {
       const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
       const row = p => {
         const button = make("button", { type: "button", "aria-pressed": String(same(p)) }, same(p) ? words.used : words.use);
-        button.addEventListener("click", () => { for (const n in axes) state = { ...state, [n]: p[n] }; update(); changed(state); });
+        button.addEventListener("click", () => move({ ...state, ...Object.fromEntries(Object.keys(axes).map(n => [n, p[n]])) }));
         return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
       };
       const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(", ");
@@ -503,9 +523,8 @@ var onegpu = (() => {
         const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
         if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x, name in errors);
         else { row.parts[1].value = entry(x, lib.quantities[name].unit, lib.words); row.parts[0].setAttribute("aria-valuetext", row.parts[1].value); }
-        const idle = !failed && !spec.search && !matters(spec, lib, state, name), other = idle && blocker(spec, lib, state, name);
-        row.parts.forEach(p => { p.disabled = idle; p.setAttribute("aria-invalid", name in errors); });
-        row.note.textContent = errors[name] || (other ? fill(words.idle_while, { other: label(other), value: show(other, values[other]) }) : idle ? words.idle : "");
+        row.parts.forEach(p => { p.disabled = Boolean(row.idle) && !failed; p.setAttribute("aria-invalid", name in errors); });
+        row.note.textContent = errors[name] || (failed ? "" : row.idle) || "";
         row.node.classList.toggle("onegpu-wrong", name in errors);
       }
       for (const name of spec.outputs) {
@@ -514,31 +533,44 @@ var onegpu = (() => {
       }
       failed ? mine.replaceChildren() : ownRun(values);
       judgement.textContent = spec.judge && !failed ? judged(spec.judge, lib, values) : "";
-      use.disabled = failed;
+      use.disabled = failed || !!spec.calibrate && Object.values(spec.calibrate.values).some(n => values[n] === 0);  // no overhead is no measurement of one
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
+      const job = ++jobs, current = () => job === jobs, settled = () => { root.onegpu.settled = true; };
+      root.onegpu = { values, errors, state, settled: failed && !spec.search };
+      if (!spec.search && !failed) slowly(idling(spec, lib, state, Object.keys(rows)), idle => { disable(idle, values); settled(); }, current);
       if (spec.search) {
-        const job = ++jobs, current = () => job === jobs;
         clearTimeout(think);
         advice.replaceChildren();
-        if (refused) list.replaceChildren();
-        else slowly(searching(spec, lib, state), found => { list.replaceChildren(...plans(found, failed)); root.onegpu.listed = true; }, current);
+        if (refused) { list.replaceChildren(); settled(); }
+        else slowly(searching(spec, lib, state), found => { list.replaceChildren(...plans(found, failed)); settled(); }, current);
         if (spec.search.changes && !failed) think = setTimeout(() => slowly(doubling(spec, lib, state), advise, current), 300);
       }
       clearTimeout(speak);
       speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
-      root.onegpu = { values, errors, state };
+    }
+
+    // What follows the readout a moment later: controls that cannot matter are disabled, and say why.
+    function disable(idle, values) {
+      for (const name in rows) {
+        const row = rows[name], other = idle[name];
+        row.idle = name in idle && (other ? fill(words.idle_while, { other: label(other), value: show(other, values[other]) }) : words.idle);
+        row.parts.forEach(p => { p.disabled = Boolean(row.idle); });
+        row.note.textContent = row.idle || "";
+      }
     }
 
     // One bar for each moment, to one scale, against the capacity.
     function bars(v) {
       const { bars, capacity, onTop } = spec.stack, unit = lib.quantities[Object.keys(bars)[0]].unit, totals = Object.keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
       const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, colours = [...new Set([...Object.values(bars).flat(), ...onTop].map(label))];
-      const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0), biggest = Object.keys(bars)[totals.indexOf(Math.max(...totals))];
+      const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0);
       const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], unit, lib.words))),
         make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })),
           ...(capacity ? [make("span", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` })] : []))];
-      const legend = make("ul", {}, ...parts(biggest).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
+      const most = {};  // each part once, where it is largest
+      for (const n of Object.keys(bars).flatMap(parts)) if (!(v[n] <= v[most[label(n)]])) most[label(n)] = n;
+      const legend = make("ul", {}, ...Object.values(most).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
       return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity])))] : []), legend];
     }
 
@@ -577,7 +609,126 @@ var onegpu = (() => {
     }
 
     update();
-    return { adopt, calibrate, set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = { ...next }; update(); } } };
+    return { set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = next; refused = null; update(); } } };
+  }
+
+  // The calls that give a calculator's numbers in Python.
+  function pythonCode(spec, lib, state) {
+    const names = [...Object.keys(spec.pickers), ...Object.keys(spec.inputs)], mine = own(state), rows = new Set(), modules = {};
+    const literal = x => typeof x === "boolean" ? (x ? "True" : "False") : typeof x === "string" ? JSON.stringify(x) : String(x);
+    const row = n => { rows.add(`${n.toUpperCase()}S`); return `${n.toUpperCase()}S[${JSON.stringify(state[n])}]`; };
+    const shape = () => { rows.add("Transformer"); return `Transformer(${Object.entries(state.shape).map(([n, x]) => `${n}=${literal(x)}`).join(", ")})`; };
+    const said = n => n in state || !spec.inputs[n].source && !spec.inputs[n].usual;
+    const argument = n => `${n}=${n in spec.pickers ? (n === "model" && mine ? shape() : row(n)) : literal(valueOf(spec, lib, state, n))}`;
+    const calls = Object.entries(spec.python).map(([name, [module, call, takes]]) => {
+      (modules[module] ||= []).push(call);
+      return `    "${name}": ${call}(${names.filter((n, i) => takes[i] === "1" && said(n)).map(argument).join(", ")}),\n`;
+    });
+    return [`from onegpu import ${[...rows].sort().join(", ")}\n`].filter(() => rows.size).concat(Object.entries(modules).map(([m, calls]) => `from onegpu.${m} import ${calls.sort().join(", ")}\n`)).join("") + `\n{\n${calls.join("")}}\n`;
+  }
+
+  // -- one scenario for all calculators of a site --------------------------------------------------
+  // What the reader set, by name; the shape of a model of one's own; a calibration. The browser keeps it, and the page's link holds it.
+
+  const PRIVATE = ["shape", "calibration"], STORE = "onegpu-scenario";  // what is private is in no link that a server reads
+
+  // What is legal in a scenario, and what is not, as "name = value".
+  function sifted(scenario, lib) {
+    const found = {}, ignored = [], has = (o, n) => o && Object.hasOwn(o, n), isObject = x => x !== null && typeof x === "object" && !Array.isArray(x);
+    if (!isObject(scenario)) return [found, ["scenario"]];
+    const { shape, calibration, ...set } = scenario, legal = (n, x) => has(lib.quantities, n) && !check(lib.quantities[n], n, x, lib.words);
+    const drop = (n, x) => void ignored.push(`${n} = ${typeof x === "string" ? x : JSON.stringify(x)}`);
+    if (shape !== undefined) try {
+      if (!lib.fields.every(n => !has(shape, n) || legal(n, shape[n])) || typeof shape.name !== "string") throw new RangeError();
+      counted(lib, shape);
+      found.shape = shape;
+    } catch { drop("shape", shape); }
+    if (isObject(calibration)) found.calibration = Object.fromEntries(Object.entries(calibration).filter(([n, m]) => isObject(m) && isObject(m.at) && legal(n, m.value) || drop(n, m)));
+    else if (calibration !== undefined) drop("calibration", calibration);
+    for (const [n, x] of Object.entries(set)) has(lib.rows, n) ? (has(lib.rows[n], x) || n === "model" && found.shape?.name === x ? found[n] = x : drop(n, x)) : legal(n, x) ? found[n] = x : drop(n, x);
+    return [found, ignored];
+  }
+
+  // The part of a query that is ours, as a scenario.
+  function fromQuery(query, lib) {
+    const found = {};
+    for (const [n, text] of new URLSearchParams(query)) {
+      const q = Object.hasOwn(lib.quantities, n) && lib.quantities[n];
+      if (PRIVATE.includes(n)) try { found[n] = JSON.parse(text); } catch { found[n] = text; }
+      else if (Object.hasOwn(lib.rows, n)) found[n] = text;
+      else if (q) found[n] = q.choices ? (q.choices.find(c => String(c.value) === text) || { value: text }).value : parse(text, q.unit, lib.suffixes);
+    }
+    return found;
+  }
+
+  // An address with a scenario in place of the one that it holds.
+  function addressed(address, scenario, lib, all) {
+    const url = new URL(address);
+    for (const n of [...url.searchParams.keys()]) if (PRIVATE.includes(n) || n in lib.rows || n in lib.quantities) url.searchParams.delete(n);
+    for (const [n, x] of Object.entries(scenario)) if (all || !PRIVATE.includes(n)) url.searchParams.set(n, PRIVATE.includes(n) ? JSON.stringify(x) : x);
+    return url.href;
+  }
+
+  // A calculator's state: its first values, what was measured in place of them, and what the reader set in place of both.
+  function applied(spec, lib, { shape, calibration, ...set }) {
+    const state = full(spec, { ...spec.start }), measured = Object.entries(calibration || {}).filter(([n]) => n in spec.inputs);
+    for (const [n, { value }] of measured) state[n] = value;
+    if (measured.length) state.calibration = Object.fromEntries(measured);
+    if (shape && spec.pickers.model) state.shape = shape;
+    for (const [n, x] of Object.entries(set)) if (n in spec.pickers ? spec.pickers[n].includes(x) || n === "model" && shape?.name === x : n in spec.inputs) state[n] = x;
+    return state;
+  }
+
+  function shareAll(roots) {
+    const lib = window.ONEGPU, views = [], wholeLink = location.protocol === "file:";
+    const kept = () => { try { return JSON.parse(localStorage.getItem(STORE)) || {}; } catch { return {}; } };
+    const asked = fromQuery(location.search, lib), back = performance.getEntriesByType("navigation")[0]?.type === "back_forward", stored = kept();
+    const hidden = Object.fromEntries(PRIVATE.filter(n => Object.hasOwn(stored, n)).map(n => [n, stored[n]]));
+    let [scenario, ignored] = sifted(Object.keys(asked).length && !back ? { ...hidden, ...asked } : stored, lib), timer, frame;
+
+    const keep = () => {
+      clearTimeout(timer);
+      timer = null;
+      try { localStorage.setItem(STORE, JSON.stringify(scenario)); } catch { /* the link holds it all the same */ }
+      const here = addressed(location.href, scenario, lib, wholeLink);
+      try { if (here !== location.href) history.replaceState(history.state, "", here); } catch { /* a browser may forbid it for a file */ }
+      const home = new URL(document.documentElement.dataset.content_root || "./", location.href).href.replace(/[?#].*/, "");
+      for (const a of document.querySelectorAll("a[href]")) if (a.href.startsWith(home) && /\.html$|\/$/.test(a.pathname) && !a.getAttribute("href").startsWith("#")) a.href = addressed(a.href, scenario, lib, wholeLink);
+    };
+    const spread = from => {
+      clearTimeout(timer);
+      timer = setTimeout(keep, 300);
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => views.forEach(view => view !== from && view.follow()));
+    };
+    const hear = (view, after, before) => {
+      if (!before) scenario = {};
+      else for (const n of Object.keys({ ...before, ...after })) if (after[n] !== before[n] && n !== "calibration") {
+        scenario = { ...scenario, [n]: after[n] };
+        if (after[n] === undefined || n in lib.quantities && check(lib.quantities[n], n, after[n], lib.words)) delete scenario[n];
+      }
+      spread(view);
+    };
+    const site = { link: () => addressed(location.href, scenario, lib, true) };
+    for (const root of roots) {
+      const spec = JSON.parse(root.querySelector("script").textContent), own = local(spec), view = {};
+      if (spec.calibrate) mount(root, spec, own, full(spec, { ...spec.start }));  // what was measured is its own scenario
+      else {
+        const shown = mount(root, spec, own, applied(spec, own, scenario), (after, before) => hear(view, after, before), site);
+        view.follow = () => shown.set(applied(spec, own, scenario));
+        views.push(view);
+      }
+      onPaper(root, spec, own);
+    }
+    document.addEventListener("onegpu:calibration", ({ detail }) => {
+      const { calibration, ...rest } = scenario;
+      scenario = detail ? { ...rest, calibration: { ...calibration, ...detail } } : rest;
+      for (const n in detail || calibration) delete scenario[n];
+      spread();
+    });
+    if (ignored.length && roots.length) roots[0].before(make("p", { class: "onegpu-ignored", role: "status" }, fill(lib.words.calculator.ignored, { names: ignored.join(", ") })));
+    if (Object.keys(scenario).length || ignored.length) keep();
+    for (const leave of ["pagehide", "click"]) addEventListener(leave, () => timer && keep(), true);
   }
 
   // -- exercises: the same draws and the same words as exercise.py -------------------------------
@@ -670,25 +821,22 @@ var onegpu = (() => {
   function render({ model, el }) {
     const spec = model.get("spec");
     if (spec.exercise) return poseWidget(model, el, spec);
-    const view = mount(el, spec, compile(spec.library), full(spec, model.get("params")), state => { model.set("params", state); model.save_changes(); });
-    model.on("change:params", () => view.set(full(spec, model.get("params"))));
+    const lib = compile(spec.library);
+    let state = full(spec, model.get("params"));
+    const keep = next => { state = next; model.set("params", next); model.save_changes(); };
+    const view = mount(el, spec, lib, state, keep);
+    model.on("change:params", () => view.set(state = full(spec, model.get("params"))));
+    document.addEventListener("onegpu:calibration", ({ detail }) => {
+      const old = state.calibration || {}, set = Object.fromEntries(Object.entries(state).filter(([n, x]) => n !== "calibration" && !(n in (detail || {})) && x !== spec.start[n] && x !== old[n]?.value));
+      const next = applied(spec, lib, { ...set, calibration: detail && { ...old, ...detail } });
+      view.set(next);
+      keep(next);
+    });
   }
 
   // In the built page: every readable table with a specification becomes live.
   function upgrade() {
-    const views = [];
-    for (const root of document.querySelectorAll(".onegpu-calculator")) {
-      const spec = JSON.parse(root.querySelector("script").textContent);
-      views.push(mount(root, spec, local(spec), full(spec, { ...spec.start })));
-      onPaper(root, spec);
-    }
-    document.addEventListener("onegpu:model", event => views.forEach(view => view.adopt(event.detail)));
-    document.addEventListener("onegpu:calibration", ({ detail }) => {
-      const kept = detail && { ...stored(), ...detail };
-      stored(kept);
-      views.forEach(view => view.calibrate(kept));
-    });
-    if (stored()) views.forEach(view => view.calibrate(stored()));
+    shareAll([...document.querySelectorAll(".onegpu-calculator")]);
     poseAll();
     stops();
     beforePrint(fitEquations);
@@ -708,8 +856,8 @@ var onegpu = (() => {
   }
 
   // On paper a calculator's controls are a table: what stands there, and of the folded ones those that the reader changed.
-  function onPaper(root, spec) {
-    const paper = make("table", { class: "onegpu-paper" }), lib = local(spec);
+  function onPaper(root, spec, lib) {
+    const paper = make("table", { class: "onegpu-paper" });
     const changed = name => { const { [name]: mine, ...others } = root.onegpu.state; return mine !== undefined && mine !== valueOf(spec, lib, others, name); };
     root.querySelector(".onegpu-controls").before(paper);
     beforePrint(() => paper.replaceChildren(...[...root.querySelectorAll(".onegpu-row")].flatMap(row => {
@@ -727,15 +875,6 @@ var onegpu = (() => {
     }
   }
 
-  // The reader's calibration: it stays in the browser, for every page of the site.
-  function stored(value) {
-    try {
-      if (value === undefined) return JSON.parse(localStorage.getItem("onegpu-calibration"));
-      localStorage.setItem("onegpu-calibration", JSON.stringify(value));
-    } catch { /* a browser may keep nothing; the page has it all the same */ }
-    return value;
-  }
-
   // The site's library, with the formulas that a specification brings along.
   function local(spec) {
     const own = spec.own ? compile(spec.own) : { formulas: {}, rules: {}, quantities: {}, words: {} }, site = window.ONEGPU, lib = { ...site };
@@ -745,5 +884,5 @@ var onegpu = (() => {
   }
   if (typeof window !== "undefined" && window.ONEGPU) document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", upgrade) : upgrade();
 
-  return { significant, human, entry, parse, readConfig, counted, search, evaluate, judged, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, render };
+  return { significant, human, entry, parse, readConfig, counted, search, evaluate, judged, matters, blocker, whatFirst, compile, full, mount, uniform, drawn, written, sifted, fromQuery, addressed, applied, pythonCode, render };
 })();

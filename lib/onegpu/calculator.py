@@ -99,6 +99,11 @@ def _moved(formulas, axes, among):
     return [f.name for f in among if f.name in moving]
 
 
+def _called(formula):
+    """The module and the name under which Python finds a formula; None for one of the reader's own."""
+    return next(((m.__name__.rpartition(".")[2], n) for m in modules() for n, f in vars(m).items() if f is formula), None)
+
+
 class Live(anywidget.AnyWidget):
     """A widget that the static page makes live too: ``html()`` is what is read without JavaScript, with its specification."""
 
@@ -201,7 +206,7 @@ class Calculator(Live):
         self.rows = {o: [r.name for r in CATALOGS[o].values() if all(getattr(r, a) is not None for a in attributes[o]) and not self._parted(o, r)] for o in self.pickers}
         spec = {"title": labels.lookup(f"calculator.title.{title}") or title, "pickers": self.rows, "show": show, "start": began, "attributes": {o: sorted(a) for o, a in attributes.items()},
                 "inputs": {n: {"source": self.sources[n] if self.sources[n].partition(".")[0] in self.pickers and n not in start else None,
-                               "start": start.get(n, q.start), **({"quiet": True} if self._quiet(n) else {})} for n, q in self.inputs.items()},
+                               "start": start.get(n, q.start), **({"quiet": True} if self._quiet(n) else {}), **({"usual": True} if start.get(n, q.start) == q.default else {})} for n, q in self.inputs.items()},
                 "formulas": list(self.formulas), "outputs": [f.name for f in outputs]}
         if self.equal:
             spec["equal"] = self.equal
@@ -211,6 +216,9 @@ class Calculator(Live):
         self.rules = {n: r for f in self.formulas.values() for n, r in f.all_rules().items()}
         if self.rules:
             spec["rules"] = list(self.rules)
+        calls = {f.name: _called(f) for f in outputs}
+        if all(calls.values()):
+            spec["python"] = {f.name: [*calls[f.name], self._takes(f)] for f in outputs}
         searched = [f for f in outputs if isinstance(f, Largest)]
         if searched:
             spec["largest"] = {f.name: {"axis": f.axis.name, "limit": f.limit.name, "range": f.range, "whole": f.axis.integer, "formulas": _moved(self.formulas, {f.axis.name}, f.graph())} for f in searched}
@@ -233,6 +241,11 @@ class Calculator(Live):
         shared = library(list(self.formulas.values()), {o: set(a) for o, a in attributes.items()}, [*self.inputs, *(f.name for f in outputs)])
         super().__init__(spec=spec | {"library": shared}, params=began)
         self._compute()
+
+    def _takes(self, formula):
+        """Which of the pickers and inputs an output takes, in their order, as ones and zeros."""
+        owners, known = {s.partition(".")[0] for s in formula.sources.values()}, formula.inputs()
+        return "".join(str(int(taken)) for taken in [*(o in owners for o in self.pickers), *(n in known for n in self.inputs)])
 
     def _quiet(self, name):
         """Whether an input has no control: what only some models have comes with the model."""

@@ -1,0 +1,32 @@
+// The page around the text, in place of the theme's component library: a menu that opens, and the contents that follow the reader.
+(() => {
+  "use strict";
+  for (const button of document.querySelectorAll('[data-bs-toggle="dropdown"]')) {
+    const box = button.parentElement, menu = box.querySelector(".dropdown-menu"), items = [...menu.querySelectorAll(".dropdown-item")];
+    const open = yes => { [button, menu].forEach(e => e.classList.toggle("show", yes)); button.setAttribute("aria-expanded", yes); };
+    button.addEventListener("click", () => open(!menu.classList.contains("show")));
+    document.addEventListener("click", event => { if (!box.contains(event.target)) open(false); });
+    box.addEventListener("focusout", event => { if (event.relatedTarget && !box.contains(event.relatedTarget)) open(false); });
+    box.addEventListener("keydown", event => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (event.key === "Escape") { open(false); button.focus(); }
+      if (!step) return;
+      event.preventDefault();
+      open(true);
+      items[Math.min(items.length - 1, Math.max(0, items.indexOf(document.activeElement) + step))].focus();
+    });
+  }
+
+  // In the contents, the last section that has begun in the upper two fifths of the window, and those around it.
+  const links = [...document.querySelectorAll(".bd-toc-nav a[href^='#']")].map(link => [link, document.getElementById(decodeURIComponent(link.hash.slice(1)))]).filter(([, section]) => section);
+  let waiting = false;
+  function follow() {
+    waiting = false;
+    const begun = links.filter(([, section]) => section.getBoundingClientRect().top <= 0.4 * innerHeight), now = begun.length ? begun[begun.length - 1][0] : null;
+    for (const [link] of links) link.classList.toggle("active", link === now || Boolean(now && link.parentElement.contains(now)));
+  }
+  const later = () => { if (!waiting) waiting = requestAnimationFrame(follow); };
+  addEventListener("scroll", later, { passive: true });
+  addEventListener("resize", later);
+  later();
+})();
