@@ -13,6 +13,8 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+import rjsmin
+
 SHEET = re.compile(r'[ \t]*<link\b[^>]*\bhref="([^"?]*_static/[^"?]*\.css)[^"]*"[^>]*>\n?')
 SCRIPT = re.compile(r'[ \t]*<script\b[^>]*\bsrc="([^"?]*)[^"]*"[^>]*></script>\n?')
 #: Removed from every page: an icon script of 1.5 MB whose icons the font has too, what preloads a font (blocked under
@@ -186,8 +188,8 @@ def write_mathematics(characters, path):
 # -- the pages ---------------------------------------------------------------------------------------
 
 def compact(script):
-    """A script of ours without its comments and indentation; none of our strings goes over a line's end."""
-    return re.sub(r"^[ \t]*(//.*)?\n?", "", script, flags=re.M)
+    """A script without comments and needless space."""
+    return rjsmin.jsmin(script)
 
 
 def only(found, what):
