@@ -847,7 +847,7 @@ var onegpu = (() => {
   // A box that scrolls is a stop for the keyboard; a box that shows everything is none.
   function stops() {
     const seen = new ResizeObserver(all => all.forEach(({ target: box }) => { if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; else box.removeAttribute("tabindex"); }));
-    document.querySelectorAll(".onegpu-equation, .pst-scrollable-table-container").forEach(box => seen.observe(box));
+    document.querySelectorAll(".onegpu-equation, .pst-scrollable-table-container, pre").forEach(box => seen.observe(box));
   }
 
   function beforePrint(act) {
