@@ -20,11 +20,11 @@ test: .venv/ready  ## the pages in three browsers beside everything else
 	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-rest test-evidence test-pages test-keyboard test-mouse
 
 test-rest:
-	$(PYTEST) --nbval --ignore tests/test_page.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests index.ipynb symbols.ipynb chapters
+	$(PYTEST) --nbval --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests index.ipynb symbols.ipynb chapters
 test-evidence:
 	$(PYTEST) tests/test_evidence.py tests/test_properties.py
 test-pages:
-	$(PAGES) -k "not test_controls"
+	$(PAGES) tests/test_firefox.py -k "not test_controls"
 test-keyboard:
 	$(PAGES) -k "test_controls and keyboard"
 test-mouse:

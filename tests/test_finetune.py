@@ -26,7 +26,7 @@ def test_refusals():
         lora_params(model=LLAMA, rank=0, targets="all")
     with pytest.raises(ValueError, match="targets = some: must be one of"):
         lora_params(model=LLAMA, rank=8, targets="some")
-    with pytest.raises(ValueError, match="n_experts = 8, kv_lora_rank = 0: must be 0"):
+    with pytest.raises(ValueError, match="n_experts = 8, kv_lora_rank = 0: must be 0, fine-tuning"):
         finetune_memory(model=MODELS["Mixtral 8x7B"], seq_len=512, micro_batch=1)
     with pytest.raises(ValueError, match="seq_len = 512: must be left out, longest_sequence searches it"):
         longest_sequence(model=LLAMA, gpu=GPUS["RTX 4090"], seq_len=512, micro_batch=1)

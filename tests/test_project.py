@@ -81,7 +81,7 @@ def test_importing_loads_neither_widgets_nor_figures():
 
 def test_layers():
     """Nothing imports upward."""
-    order = ["labels", "facts", "units", "formula", "quantities", "shape", "configs", "catalog", "memory", "compute", "scaling", "coupling", "planner", "finetune", "evidence", "published", "measured", "calibrate", "calculator", "exercise", "figures", "lean", "book"]
+    order = ["labels", "facts", "units", "formula", "quantities", "shape", "configs", "catalog", "memory", "compute", "scaling", "coupling", "planner", "finetune", "evidence", "published", "measured", "calibrate", "calculator", "exercise", "figures", "pages", "lean", "book"]
     for path in (ROOT / "lib" / "onegpu").glob("*.py"):
         if path.stem == "__init__":
             continue

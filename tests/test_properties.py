@@ -123,7 +123,7 @@ def call(formula, values):
 # -- finite and in the domain ------------------------------------------------------------------------
 
 #: Results that can leave their domain although every input is in its own: then they are refused.
-MAY_REFUSE = {"mfu": "more FLOPs than the peak", "run_hfu": "the same",  "implied_mfu": "the same", "expected_goodput": "all the time is lost", "memory_load": "the overhead is more than the card",
+MAY_REFUSE = {"mfu": "more FLOPs than the peak", "run_mfu": "the same", "run_hfu": "the same",  "implied_mfu": "the same", "expected_goodput": "all the time is lost", "memory_load": "the overhead is more than the card",
               "binding_wall": "the same", "plan_memory_load": "the same", "plan_wall": "the same", "largest_model": "a parameter has no bytes", "arithmetic_intensity": "the same"}
 
 

@@ -19,7 +19,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-from . import lean
+from . import lean, pages
 from .calculator import HERE, modules, site_script
 
 #: Packages whose version can change a stored output.
@@ -146,10 +146,27 @@ def finish(app, error):
         if "_static" in page.parts:
             continue
         old = page.read_text("utf-8")
-        new = re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', functools.partial(inline, page.parent), old)
+        new = mended(re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', functools.partial(inline, page.parent), old))
         if new != old:
             page.write_text(new, "utf-8")
     lean.trim(Path(app.outdir), STYLES)
+
+
+#: Where the templates of the theme, of docutils or of Markdown are not accessible: what they write, and what stands there instead.
+MENDED = (
+    ('<div class="bd-sidebar-primary', '<div role="complementary" class="bd-sidebar-primary'),  # its title and search belong to no landmark
+    (r'(<button class="btn search-button-field[^>]*) aria-label="[^"]*"', r"\1"),  # a name that is not the text on the button
+    (r'<summary aria-label="[^"]*"', "<summary"),  # the same
+    (r'<div role="list" class="citation-list">', '<div class="citation-list">'),  # its children are not all items
+    (r' role="doc-biblioentry"', ""),  # withdrawn from the standard
+    (r'<th class="head">(<p></p>)?</th>', "<td></td>"),  # a corner that heads nothing
+    ('<div class="pst-scrollable-table-container">', '<div class="pst-scrollable-table-container" tabindex="0">'),  # scrolled by keyboard
+)
+
+
+def mended(page):
+    """A page with what axe finds wrong in the templates put right."""
+    return functools.reduce(lambda text, pair: re.sub(*pair, text), MENDED, page)
 
 
 def inline(folder, image):
@@ -170,4 +187,5 @@ def setup(app):
         app.add_js_file(name, loading_method="defer")
     for name in STYLES:
         app.add_css_file(name)
+    pages.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,6 +9,7 @@ var onegpu = (() => {
   const SI = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"], SHORT = ["", "k", "M", "B", "T", "Q"];
   const YEAR = 365.25 * 86400, MONTH = YEAR / 12;
   const python = x => x === Infinity ? "inf" : x === -Infinity ? "-inf" : Number.isNaN(x) ? "nan" : x;
+  const plain = v => Object.fromEntries(Object.entries(v).map(([n, x]) => [n, typeof x === "number" && !Number.isInteger(x) ? +x.toPrecision(6) : x]));  // as in formula.py
   const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (whole, key) => key in fields ? python(fields[key]) : whole);
 
   function significant(x, digits = 4) {
@@ -193,13 +194,13 @@ var onegpu = (() => {
     const broken = (spec.rules || []).find(name => !lib.rules[name](v));
     if (broken) {
       const message = lib.words.rule[broken];
-      const shown = Object.fromEntries(Object.entries(v).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
-      return { values: v, errors: { [message.match(/\{(\w+)\}/)[1]]: fill(message, shown) } };
+      const shown = Object.fromEntries(Object.entries(plain(v)).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
+      return { values: v, errors: { [owned(spec, message.match(/\{(\w+)\}/)[1])]: fill(message, shown) } };
     }
     for (const name in searches && spec.largest) {
       const found = largest(spec.largest[name], lib, v);
       if (typeof found === "number") v[name] = found;
-      else errors[name] = fill(lib.words.rule[name], found);
+      else errors[name] = fill(lib.words.rule[name], plain(found));
     }
     for (const name of spec.outputs) {
       const q = lib.quantities[name], wrong = q.choices || !(name in v) ? null : check(q, name, v[name], lib.words);
@@ -207,6 +208,9 @@ var onegpu = (() => {
     }
     return { values: v, errors };
   }
+
+  // Where an input is refused: at its own control, or at the row that it comes from.
+  const owned = (spec, name) => spec.inputs[name]?.quiet ? spec.inputs[name].source.split(".")[0] : name;
 
   // The largest value of an input for which a formula is not negative, as Largest in formula.py; or the values at the end of the domain, if all of it would do.
   function largest({ axis, limit, range, whole, formulas }, lib, v) {
@@ -320,7 +324,8 @@ var onegpu = (() => {
     for (const other of Object.keys(spec.inputs)) {
       if (other === name || !lib.quantities[other].choices) continue;
       for (const value of alternatives(spec, lib, state, other)) {
-        if (matters(spec, lib, { ...state, [other]: value }, name)) return other;
+        const next = { ...state, [other]: value };
+        if (Object.keys(evaluate(spec, lib, next, false).errors).length === 0 && matters(spec, lib, next, name)) return other;
         yield;
       }
     }
@@ -364,13 +369,14 @@ var onegpu = (() => {
   let ids = 0;
 
   // `changed` hears of each new state and of the one before, or of none after a reset; `site` is there if other calculators share the scenario.
-  function mount(root, spec, lib, state, changed, site) {
+  function mount(root, spec, lib, state, changed = () => {}, site) {
     const words = lib.words.calculator, id = `onegpu-${Math.random().toString(36).slice(2, 8)}-${++ids}`;
     const label = name => name in spec.pickers ? words.pick[name] : lib.quantities[name].label;
     const show = (name, x) => { const q = lib.quantities[name]; return q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
     const move = (next, name) => { const before = state; state = next; update(name); changed(state, before); };
     const set = (name, value) => move(changeOf(spec, state, name, value), name);
     const rows = {};
+    const reset = make("button", { type: "button" }, words.reset);
 
     function control(name) {
       const field = `${id}-${name}`, q = lib.quantities[name], row = { parts: [] };
@@ -428,6 +434,7 @@ var onegpu = (() => {
         area.closest("details").open = true;
         take(area.value, dropped ? dropped.name : "text");
       });
+      reset.addEventListener("click", () => { area.value = ""; });
       return make("details", { class: "onegpu-own" }, make("summary", {}, words.own), area, file);
     }
 
@@ -448,10 +455,9 @@ var onegpu = (() => {
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
     const judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
-    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate.values).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))));
+    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate.values).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))) || (said.textContent = words.in_use));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
-    const reset = make("button", { type: "button" }, words.reset);
     reset.addEventListener("click", () => { refused = null; state = full(spec, { ...spec.start }); update(); changed(state); });
     const text = make("textarea", { class: "onegpu-copied", readonly: true, spellcheck: "false", "aria-label": words.text, hidden: true }), said = make("span", { role: "status" });
     const copying = (word, write) => {
@@ -472,7 +478,7 @@ var onegpu = (() => {
     let speak, think, jobs = 0, refused = null;
 
     // Measured values for every calculator, or null to do without them: an event, so that other views of a notebook hear it too.
-    const announce = detail => root.dispatchEvent(new CustomEvent("onegpu:calibration", { bubbles: true, detail }));
+    const announce = detail => void root.dispatchEvent(new CustomEvent("onegpu:calibration", { bubbles: true, detail }));
 
     // What a calibration depends on, as it is here.
     function where() {
@@ -506,7 +512,7 @@ var onegpu = (() => {
       };
       const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(", ");
       const title = found.plans.length ? fill(words.plans, { found: grouped(found.plans.length), count: grouped(found.count) }) : fill(words.none, { count: grouped(found.count) });
-      return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("th", {}), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
+      return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
         ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];
     }
 
@@ -533,7 +539,7 @@ var onegpu = (() => {
       }
       failed ? mine.replaceChildren() : ownRun(values);
       judgement.textContent = spec.judge && !failed ? judged(spec.judge, lib, values) : "";
-      use.disabled = failed;
+      use.disabled = failed || !!spec.calibrate && Object.values(spec.calibrate.values).some(n => values[n] === 0);  // no overhead is no measurement of one
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
       const job = ++jobs, current = () => job === jobs, settled = () => { root.onegpu.settled = true; };
@@ -564,11 +570,13 @@ var onegpu = (() => {
     function bars(v) {
       const { bars, capacity, onTop } = spec.stack, unit = lib.quantities[Object.keys(bars)[0]].unit, totals = Object.keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
       const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, colours = [...new Set([...Object.values(bars).flat(), ...onTop].map(label))];
-      const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0), biggest = Object.keys(bars)[totals.indexOf(Math.max(...totals))];
+      const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0);
       const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], unit, lib.words))),
         make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })),
           ...(capacity ? [make("span", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` })] : []))];
-      const legend = make("ul", {}, ...parts(biggest).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
+      const most = {};  // each part once, where it is largest
+      for (const n of Object.keys(bars).flatMap(parts)) if (!(v[n] <= v[most[label(n)]])) most[label(n)] = n;
+      const legend = make("ul", {}, ...Object.values(most).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
       return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity])))] : []), legend];
     }
 
@@ -635,7 +643,7 @@ var onegpu = (() => {
     const found = {}, ignored = [], has = (o, n) => o && Object.hasOwn(o, n), isObject = x => x !== null && typeof x === "object" && !Array.isArray(x);
     if (!isObject(scenario)) return [found, ["scenario"]];
     const { shape, calibration, ...set } = scenario, legal = (n, x) => has(lib.quantities, n) && !check(lib.quantities[n], n, x, lib.words);
-    const drop = (n, x) => ignored.push(`${n} = ${typeof x === "string" ? x : JSON.stringify(x)}`);
+    const drop = (n, x) => void ignored.push(`${n} = ${typeof x === "string" ? x : JSON.stringify(x)}`);
     if (shape !== undefined) try {
       if (!lib.fields.every(n => !has(shape, n) || legal(n, shape[n])) || typeof shape.name !== "string") throw new RangeError();
       counted(lib, shape);
@@ -710,9 +718,13 @@ var onegpu = (() => {
     const site = { link: () => addressed(location.href, scenario, lib, true) };
     for (const root of roots) {
       const spec = JSON.parse(root.querySelector("script").textContent), own = local(spec), view = {};
-      const shown = mount(root, spec, own, applied(spec, own, scenario), (after, before) => hear(view, after, before), site);
-      view.follow = () => shown.set(applied(spec, own, scenario));
-      views.push(view);
+      if (spec.calibrate) mount(root, spec, own, full(spec, { ...spec.start }));  // what was measured is its own scenario
+      else {
+        const shown = mount(root, spec, own, applied(spec, own, scenario), (after, before) => hear(view, after, before), site);
+        view.follow = () => shown.set(applied(spec, own, scenario));
+        views.push(view);
+      }
+      onPaper(root, spec, own);
     }
     document.addEventListener("onegpu:calibration", ({ detail }) => {
       const { calibration, ...rest } = scenario;
@@ -832,6 +844,41 @@ var onegpu = (() => {
   function upgrade() {
     shareAll([...document.querySelectorAll(".onegpu-calculator")]);
     poseAll();
+    stops();
+    beforePrint(fitEquations);
+  }
+
+  // -- keyboard and paper ----------------------------------------------------------------------
+
+  // A box that scrolls is a stop for the keyboard; a box that shows everything is none.
+  function stops() {
+    const seen = new ResizeObserver(all => all.forEach(({ target: box }) => { if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; else box.removeAttribute("tabindex"); }));
+    document.querySelectorAll(".onegpu-equation, .pst-scrollable-table-container").forEach(box => seen.observe(box));
+  }
+
+  function beforePrint(act) {
+    addEventListener("beforeprint", act);
+    matchMedia("print").addEventListener("change", act);
+  }
+
+  // On paper a calculator's controls are a table: what stands there, and of the folded ones those that the reader changed.
+  function onPaper(root, spec, lib) {
+    const paper = make("table", { class: "onegpu-paper" });
+    const changed = name => { const { [name]: mine, ...others } = root.onegpu.state; return mine !== undefined && mine !== valueOf(spec, lib, others, name); };
+    root.querySelector(".onegpu-controls").before(paper);
+    beforePrint(() => paper.replaceChildren(...[...root.querySelectorAll(".onegpu-row")].flatMap(row => {
+      const control = row.querySelector("select, [type=text]"), { value, selectedOptions } = control;
+      return row.closest("details") && !changed(control.dataset.name) ? [] : make("tr", {}, make("th", { scope: "row" }, row.firstChild.textContent),
+        make("td", {}, selectedOptions ? selectedOptions[0]?.text : value, row.matches(".onegpu-wrong") ? ` ${row.querySelector(".onegpu-note").textContent}` : ""));
+    })));
+  }
+
+  // A long equation cannot scroll on paper: it is set smaller, to the width of a sheet in CSS pixels.
+  function fitEquations() {
+    for (const math of document.querySelectorAll(".onegpu-equation math:not([style])")) {
+      math.style.minWidth = 0;
+      math.style.cssText = `--fit:${Math.min(1, 640 / math.getBoundingClientRect().width)}`;
+    }
   }
 
   // The site's library, with the formulas that a specification brings along.

@@ -14,6 +14,7 @@ import sympy as sp
 from . import labels
 from .catalog import NETWORKS
 from .compute import BACKWARD, FORWARD, hardware_flops_per_token, training_flops_per_token
+from .finetune import finetune_flops_per_token, finetune_memory
 from .formula import SHARE, Case, Largest, Quantity, Rule, Section
 from .planner import plan_gpu_memory, plan_step_time
 from .published import published_mfus
@@ -40,14 +41,15 @@ plain_flops_per_token = formula(
 
 
 #: A card cannot do more than its peak, by the count that holds attention.
-_within = Rule("rate_above_peak", gpu_rate.result * training_flops_per_token.result <= peak_flops)
+fastest_rate = formula(
+    "fastest_rate", r"\tau_\text{peak}", "tokens/s", peak_flops / training_flops_per_token.result, uses=[training_flops_per_token], numbered=False,
+    cases=[Case(dict(training_flops_per_token=4e10, peak_flops=1e15), 25000, "counted")])
 
 
-def _utilisation(name, symbol, flops):
+def _utilisation(name, symbol, flops, fastest=fastest_rate, rule="rate_above_peak", rate=gpu_rate):
     """What a rate is of the peak, by one count of a token's FLOPs."""
-    uses = list(dict.fromkeys([flops, training_flops_per_token, gpu_rate]))
-    return formula(name, symbol, "share", flops.result * gpu_rate.result / peak_flops, uses=uses, rules=[_within], valid=SHARE, numbered=False,
-                   cases=[Case({"training_flops_per_token": 4e10, flops.name: 4e10, "gpu_rate": 1e4, "peak_flops": 1e15}, 0.4, "counted: 4e14 of 1e15")])
+    return formula(name, symbol, "share", flops.result * rate.result / peak_flops, uses=[flops, rate, fastest], rules=[Rule(rule, rate.result <= fastest.result)], valid=SHARE, numbered=False,
+                   cases=[Case({flops.name: 4e10, fastest.name: 25000, rate.name: 1e4, "peak_flops": 1e15}, 0.4, "counted: 4e14 of 1e15")])
 
 
 run_mfu = _utilisation("run_mfu", r"\text{MFU}_{6N}", plain_flops_per_token)
@@ -63,29 +65,43 @@ measured_efficiency = Largest(Quantity("measured_efficiency", r"\eta_\text{run}"
 
 # -- memory ------------------------------------------------------------------------------------------
 
-unexplained_bytes = formula(
-    "unexplained_bytes", r"\Delta M", "B", measured_peak - plan_gpu_memory.result, uses=[plan_gpu_memory], rules=[Rule("peak_above_card", measured_peak <= memory_bytes)], valid=_REAL, numbered=False,
-    cases=[Case(dict(measured_peak=30e9, memory_bytes=80e9, card_memory=28e9), 2e9, "counted")])
 
-unexplained_share = formula(
-    "unexplained_share", r"\Delta M / M", "share", unexplained_bytes.result / measured_peak, uses=[unexplained_bytes], valid=_REAL, numbered=False,
-    cases=[Case(dict(measured_peak=30e9, unexplained_bytes=3e9), 0.1, "counted")])
+def _memory(names, symbols, predicted, rules=()):
+    """What a peak has beyond the formulas, as bytes and as a share of it, and the overhead to plan with: nothing, if the formulas already count too much."""
+    beyond = formula(names[0], symbols[0], "B", measured_peak - predicted.result, uses=[predicted], rules=[Rule("peak_above_card", measured_peak <= memory_bytes)], valid=_REAL, numbered=False,
+                     cases=[Case({"measured_peak": 30e9, "memory_bytes": 80e9, predicted.name: 28e9}, 2e9, "counted")])
+    part = formula(names[1], symbols[1], "share", beyond.result / measured_peak, uses=[beyond], valid=_REAL, numbered=False, cases=[Case({"measured_peak": 30e9, beyond.name: 3e9}, 0.1, "counted")])
+    over = formula(names[2], symbols[2], "B", sp.Max(0, beyond.result), uses=[beyond], numbered=False, cases=[Case({beyond.name: 2e9}, 2e9, "counted"), Case({beyond.name: -2e9}, 0, "counted: nothing is missing")])
+    return beyond, part, over
 
-#: What an estimate has to leave free; nothing, if the formulas already count too much.
-measured_overhead = formula(
-    "measured_overhead", r"M_\text{over,run}", "B", sp.Max(0, unexplained_bytes.result), uses=[unexplained_bytes], numbered=False,
-    cases=[Case(dict(unexplained_bytes=2e9), 2e9, "counted"), Case(dict(unexplained_bytes=-2e9), 0, "counted: nothing is missing")])
+
+unexplained_bytes, unexplained_share, measured_overhead = _memory(("unexplained_bytes", "unexplained_share", "measured_overhead"), (r"\Delta M", r"\Delta M / M", r"M_\text{over,run}"), plan_gpu_memory)
+
+# -- the same for fine-tuning on one card --------------------------------------------------------------
+
+fastest_finetune = formula(
+    "fastest_finetune", r"\tau_\text{peak,ft}", "tokens/s", peak_flops / finetune_flops_per_token.result, uses=[finetune_flops_per_token], numbered=False,
+    cases=[Case(dict(finetune_flops_per_token=4e10, peak_flops=1e15), 25000, "counted")])
+
+finetune_efficiency = formula(
+    "finetune_efficiency", r"\eta_\text{ft}", "share", finetune_flops_per_token.result * gpu_tokens_per_second / peak_flops, uses=[finetune_flops_per_token, fastest_finetune],
+    rules=[Rule("finetune_above_peak", gpu_tokens_per_second <= fastest_finetune.result)], valid=SHARE, numbered=False,
+    cases=[Case(dict(finetune_flops_per_token=4e10, fastest_finetune=25000, gpu_tokens_per_second=1e4, peak_flops=1e15), 0.4, "counted: 4e14 of 1e15")])
+
+finetune_unexplained, finetune_share, finetune_overhead = _memory(("finetune_unexplained", "finetune_share", "finetune_overhead"), (r"\Delta M_\text{ft}", r"\Delta M_\text{ft} / M", r"M_\text{over,ft}"), finetune_memory)
 
 # -- what is done with them --------------------------------------------------------------------------
 
-#: What a measured speed and a measured peak replace: input -> what gives it.
+#: What a measured speed, a measured peak and a fine-tuning run replace: input -> what gives it.
 SPEED = {"kernel_efficiency": measured_efficiency, "mfu": run_mfu}
 MEMORY = {"overhead_bytes": measured_overhead}
+TUNING = {"kernel_efficiency": finetune_efficiency, "overhead_bytes": finetune_overhead}
 #: Inputs whose value at the measurement counts; beyond this factor either way a calibration is extrapolated.
 RANGE, FACTOR = ("params", "seq_len", "micro_batch", "gpus"), 2
 #: How many published runs, nearest in size, an MFU is judged against.
 PEERS = 24
 _RATES, _STEPS, _PEAKS = [run_mfu_attention, run_mfu, run_hfu, gpu_rate], [run_step_time, measured_efficiency], [unexplained_bytes, unexplained_share, measured_overhead]
+_TUNED_SPEED, _TUNED_PEAK = [finetune_efficiency], [finetune_unexplained, finetune_share, finetune_overhead]
 _READ = (gpu_tokens_per_second, measured_step_time, measured_peak)
 
 
@@ -163,7 +179,8 @@ def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_p
         The peak of memory on a card, read from the device [B]
     **run
         The inputs of ``plan_step_time`` and ``plan_gpu_memory`` but ``kernel_efficiency``: ``model``, ``gpu``,
-        ``seq_len``, ``gpus``, ``global_batch`` [tokens], the plan …; without ``global_batch`` there is no efficiency
+        ``seq_len``, ``gpus``, ``global_batch`` [tokens], the plan …; without ``global_batch`` there is no efficiency.
+        With ``method`` it is a fine-tuning run: the inputs of ``finetune_memory`` and ``finetune_flops_per_token``
 
     Returns
     -------
@@ -186,20 +203,21 @@ def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_p
     >>> training_time(model=MODELS["Llama 2 7B"], gpu=GPUS["A100 80GB"], gpus=8, tokens=1e9, calibration=found) / 3600
     11.57...
     """
-    by_step = measured_step_time is not None
+    by_step, tuning = measured_step_time is not None, "method" in run
     given = {"network": NETWORKS["400 Gb/s a card"], "micro_batch": 1} | ({} if by_step else {"global_batch": global_batch.start}) | run
-    wanted = _RATES if by_step or gpu_tokens_per_second is not None else []
-    wanted = wanted + (_STEPS if wanted and "global_batch" in run else []) + (_PEAKS if measured_peak is not None else [])
+    speed = (by_step and not tuning) or gpu_tokens_per_second is not None
+    wanted = (_TUNED_SPEED if tuning else _RATES + (_STEPS if "global_batch" in run else [])) if speed else []
+    wanted = wanted + ((_TUNED_PEAK if tuning else _PEAKS) if measured_peak is not None else [])
     reads = {q.name: q.start if x is None else x for q, x in zip(_READ, (gpu_tokens_per_second, measured_step_time, measured_peak), strict=True)}
     given |= reads | {"reading": "step" if by_step else "rate"}
     if not wanted:
         raise ValueError(labels.text("error.missing", formula="calibrate", name="gpu_tokens_per_second", allowed=gpu_rate.result.allowed))
-    taken = {n for f in (*_RATES, *_STEPS, *_PEAKS) for n in _names(f)}
+    taken = {n for f in (_TUNED_SPEED + _TUNED_PEAK if tuning else _RATES + _STEPS + _PEAKS) for n in _names(f)}
     unknown = [n for n in run if n not in taken]
     if unknown:
         raise ValueError(plan_step_time._unknown(unknown[0], run[unknown[0]]))
     report = {f.name: f(**_taken(f, given)) for f in wanted}
-    values = {n: report[f.name] for n, f in (SPEED | MEMORY).items() if f.name in report}
+    values = {n: report[f.name] for n, f in (TUNING if tuning else SPEED | MEMORY).items() if report.get(f.name)}  # no overhead is no measurement of one
     at = {n: given.get(n, getattr(given.get("model"), "n_params", 1)) for n in RANGE} | {"gpu": getattr(given.get("gpu"), "name", None)}
     if "run_mfu" in report:
         report["judged"] = judged(report["run_mfu"], getattr(given.get("model"), "n_active_params", at["params"]))

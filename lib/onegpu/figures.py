@@ -290,38 +290,47 @@ def elementwise(steps):
     return draw(paint, word("elementwise_title"), word("elementwise_alt", count=len(found), low=units.human(min(shares), "share"), high=units.human(max(shares), "share")), height=3.4)
 
 
-def _against_measured(groups, title, alt):
-    """Predicted peaks over measured ones: ``{label: (colour, marker, [(measured, predicted)])}``."""
-    points = [p for _, _, group in groups.values() for p in group]
+def measured():
+    """Predicted peaks of memory over measured ones."""
+    from .measured import MEASURED
+
+    kinds = {"allocated": ("#0072b2", "o"), "active": ("#0072b2", "o"), "reserved": ("#d55e00", "x"), "device": ("#009e73", "s")}
+    rows = list(MEASURED.values())
 
     def paint(axes):
-        ends = [0, 1.05 * max(p[0] for p in points) / units.GIB]
+        ends = [0, 1.05 * max(m.measured_bytes for m in rows) / units.GIB]
         axes.plot(ends, ends, color=INK, linestyle="--", label=word("equal"))
         axes.fill_between(ends, [0.85 * x for x in ends], [1.15 * x for x in ends], color="#888888", alpha=0.2, linewidth=0, label=word("band"))
-        for label, (colour, marker, group) in groups.items():
-            axes.plot([m / units.GIB for m, _ in group], [p / units.GIB for _, p in group], marker, color=colour, markersize=5, label=label)
+        for kind, (colour, marker) in kinds.items():
+            group = [m for m in rows if m.kind == kind]
+            axes.plot([m.measured_bytes / units.GIB for m in group], [m.predicted / units.GIB for m in group], marker, color=colour, markersize=5,
+                      label=None if kind == "active" else word(f"kind_{kind}"))
         axes.set_xlabel(word("measured_axis"))
         axes.set_ylabel(word("predicted_axis"))
         axes.legend(loc="upper left")
 
-    inside = sum(abs(p / m - 1) <= 0.15 for m, p in points)
-    return draw(paint, title, word(alt, count=len(points), inside=inside), height=3.8)
-
-
-def measured():
-    """Predicted peaks of training over measured ones."""
-    from .measured import readings
-
-    groups = {word(f"kind_{kinds[0]}"): (colour, marker, [(m.measured_bytes, m.predicted) for m in readings(*kinds)])
-              for kinds, colour, marker in ((("allocated", "active"), "#0072b2", "o"), (("reserved",), "#d55e00", "x"), (("device",), "#009e73", "s"))}
-    return _against_measured(groups, word("measured_title"), "measured_alt")
+    inside = sum(abs(m.predicted / m.measured_bytes - 1) <= 0.15 for m in rows)
+    return draw(paint, word("measured_title"), word("measured_alt", count=len(rows), inside=inside), height=3.8)
 
 
 def finetuned():
-    """Predicted peaks of fine-tuning over measured ones."""
+    """Errors of the predicted peaks of fine-tuning, over the measured peaks."""
     from .measured import FINETUNED
 
     rows = [m for m in FINETUNED.values() if not m.contradicts]
-    groups = {labels.text(f"choice.method.{kinds[0]}"): (colour, marker, [(m.measured_bytes, m.predicted) for m in rows if m.inputs["method"] in kinds])
-              for kinds, colour, marker in ((("full",), "#009e73", "s"), (("lora",), "#0072b2", "o"), (("qlora", "qlora-dq"), "#d55e00", "x"))}
-    return _against_measured(groups, word("finetuned_title"), "finetuned_alt")
+    kinds = {"full": ("#009e73", "s"), "lora": ("#0072b2", "o"), "qlora": ("#d55e00", "x")}
+
+    def paint(axes):
+        axes.axhline(0, color=INK, linestyle="--")
+        for kind, (colour, marker) in kinds.items():
+            group = [m for m in rows if m.inputs["method"].removesuffix("-dq") == kind]
+            axes.plot([m.measured_bytes / units.GIB for m in group], [100 * m.error for m in group], marker, color=colour, markersize=5, label=labels.text(f"choice.method.{kind}").partition(",")[0])
+        axes.set_xscale("log")
+        axes.set_xticks([4, 8, 16, 32, 64], ["4", "8", "16", "32", "64"])
+        axes.minorticks_off()
+        axes.set_ylim(-2.5, 2.5)
+        axes.set_xlabel(word("measured_axis"))
+        axes.set_ylabel(word("error_axis"))
+        axes.legend(loc="upper right")
+
+    return draw(paint, word("finetuned_title"), word("finetuned_alt", count=len(rows), worst=f"{max(abs(m.error) for m in rows):.1%}".replace("%", " %")), height=3)

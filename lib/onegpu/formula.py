@@ -272,6 +272,11 @@ class Case:
         self.inputs, self.value, self.where, self.rel = inputs, value, where, rel
 
 
+def plain(x):
+    """A number in a message: all of a whole one, six digits of another."""
+    return f"{x:.0f}" if float(x).is_integer() and abs(x) < 1e15 else f"{x:.6g}"
+
+
 class Rule:
     """A condition on the inputs of a formula, e.g. that the heads divide; broken, it is explained.
 
@@ -317,7 +322,7 @@ class Rule:
             shape = np.broadcast_shapes(bad.shape, *(np.shape(values[q.name]) for q in self.arguments))
             first = np.flatnonzero(np.broadcast_to(bad, shape))[0]
             shown = {q: np.broadcast_to(values[q.name], shape).flat[first] for q in self.arguments}
-            raise ValueError(self.message.format(**{q.name: q.choices[int(x)] if q.choices else f"{x:.15g}" for q, x in shown.items()}))
+            raise ValueError(self.message.format(**{q.name: q.choices[int(x)] if q.choices else plain(x) for q, x in shown.items()}))
 
 
 class _Doc:
@@ -694,7 +699,7 @@ class Largest:
             return self.limit.compute(values | {self.axis.name: x}, given)
 
         if not self.axis.integer and (end := spare(high))[self.limit.name] > 0:
-            raise ValueError(labels.text(f"rule.{self.name}", **{n: float(v) for n, v in end.items()}))
+            raise ValueError(labels.text(f"rule.{self.name}", **{n: plain(v) for n, v in end.items()}))
         if self.axis.integer:
             high = 1
             while high <= MOST and spare(high)[self.limit.name] >= 0:
