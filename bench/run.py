@@ -90,7 +90,7 @@ def latency(chromium, base):
         for found in pages.latencies(chromium, base, path):
             mid, high = pages.middle(found["times"])
             all_times += found["times"]
-            rows.append((f"{found['title']} ({Path(path).stem}): event → readout, median / p95", "4 / 16 ms", f"{mid:.1f} / {high:.1f} ms",
+            rows.append((f"{found['title']} ({Path(path).stem}): event → readout, median / p95", "4 / 16 ms", f"{mid:.1f} / {high:.1f} ms ({found['cpu']:.1f} ms of the processor)",
                          f"{verdict(mid, 4)}, {verdict(high, 16)}"))
             if found["lists"]:
                 mid, longest = pages.middle(found["lists"])[0], max(found["blocked"])
