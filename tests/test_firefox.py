@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from itertools import count
 
 import pytest
@@ -18,14 +19,15 @@ from test_page import PAGES
 NO_FIREFOX = "NO FIREFOX: its page tests did not run; install firefox-esr or firefox"
 #: It can reach nothing but the disk, and asks nobody for updates, experiments or blocked sites.
 SETTINGS = {"network.proxy.type": 1, "network.proxy.socks": "127.0.0.1", "network.proxy.socks_port": 9, "network.captive-portal-service.enabled": False,
-            "app.normandy.enabled": False, "app.update.disabledForTesting": True, "browser.shell.checkDefaultBrowser": False, "datareporting.policy.dataSubmissionEnabled": False}
+            "app.normandy.enabled": False, "messaging-system.rsexperimentloader.enabled": False, "services.settings.server": "data:,none",
+            "app.update.disabledForTesting": True, "browser.shell.checkDefaultBrowser": False, "datareporting.policy.dataSubmissionEnabled": False}
 RIGHT = "\ue014"  # the arrow key, in WebDriver's own code points
 
 #: Take the first slider that is shown and does something; false if the page has no calculator.
 TAKE = """(async () => {
   if (!document.querySelector(".onegpu-calculator")) return false;
   const find = () => [...document.querySelectorAll(".onegpu input[type=range]")].find(e => !e.disabled && e.checkVisibility());
-  while (!find()) await new Promise(requestAnimationFrame);
+  for (let k = 0; !find() && k < 500; k++) await new Promise(done => setTimeout(done, 20));
   window.slider = find();
   slider.focus();
   window.results = () => [...slider.closest(".onegpu").querySelectorAll("output")].map(e => e.textContent).join("|");
@@ -60,7 +62,7 @@ class Firefox:
         number = next(self.numbers)
         self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while True:
-            message = json.loads(self.socket.recv(timeout=30))
+            message = json.loads(self.socket.recv(timeout=60))
             if message.get("method") == "log.entryAdded":
                 self.log.append(message["params"])
             elif message.get("id") == number:
@@ -93,11 +95,17 @@ class Firefox:
 def start(program, profile):
     """Start Firefox with a profile of its own: its process, and the address at which it listens."""
     (profile / "user.js").write_text("".join(f"user_pref({json.dumps(k)}, {json.dumps(v)});\n" for k, v in SETTINGS.items()), "utf-8")
-    process = subprocess.Popen([program, "--headless", "--no-remote", "--remote-debugging-port=0", "--profile", profile], stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if found := re.search(r"WebDriver BiDi listening on (ws://\S+)", line):
+    log = profile / "log"  # a file, since a pipe that nobody empties would stop it
+    with log.open("w") as output:
+        process = subprocess.Popen([program, "--headless", "--no-remote", "--remote-debugging-port=0", "--profile", profile], stdout=output, stderr=output)
+    for _ in range(600):
+        if found := re.search(r"WebDriver BiDi listening on (ws://\S+)", log.read_text("utf-8", "replace")):
             return process, found[1]
-    raise RuntimeError(f"{program} ended with {process.wait()} before it listened")
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.kill()
+    raise RuntimeError(f"{program} did not listen:\n{log.read_text('utf-8', 'replace')}")
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +121,6 @@ def firefox(tmp_path_factory):
     finally:
         process.terminate()
         process.wait(timeout=20)
-        process.stderr.close()
 
 
 @pytest.mark.parametrize("path", PAGES)

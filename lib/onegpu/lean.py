@@ -13,6 +13,8 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+import rjsmin
+
 SHEET = re.compile(r'[ \t]*<link\b[^>]*\bhref="([^"?]*_static/[^"?]*\.css)[^"]*"[^>]*>\n?')
 SCRIPT = re.compile(r'[ \t]*<script\b[^>]*\bsrc="([^"?]*)[^"]*"[^>]*></script>\n?')
 #: Removed from every page: an icon script of 1.5 MB whose icons the font has too, what preloads a font (blocked under
@@ -186,8 +188,8 @@ def write_mathematics(characters, path):
 # -- the pages ---------------------------------------------------------------------------------------
 
 def compact(script):
-    """A script of ours without its comments and indentation; none of our strings goes over a line's end."""
-    return re.sub(r"^[ \t]*(//.*)?\n?", "", script, flags=re.M)
+    """A script without comments and needless space."""
+    return rjsmin.jsmin(script)
 
 
 def only(found, what):
@@ -245,7 +247,8 @@ def trim(out, own):
         If the theme is not as this module expects
     """
     static = out / "_static"
-    pages = {p: p.read_text("utf-8") for p in sorted(out.rglob("*.html")) if "_static" not in p.parts}
+    texts = {p: p.read_text("utf-8") for p in sorted(out.rglob("*.html")) if "_static" not in p.parts}
+    pages = {p: text for p, text in texts.items() if SHEET.search(text)}  # a page that only redirects has no styles
     fresh = [p for p, page in pages.items() if "_static/site.css?" not in page]
     if not fresh:  # Sphinx has written nothing
         return
