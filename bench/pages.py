@@ -17,9 +17,13 @@ from playwright.sync_api import sync_playwright
 TEXT = (".html", ".css", ".js", ".json", ".svg")
 CHROME = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-#: Times every callback of a frame or a timer: what blocks the page.
+#: Times every callback of a frame, a timer or a message: what blocks the page.
 WATCH = """
 window.callbacks = [];
+const message = Object.getOwnPropertyDescriptor(MessagePort.prototype, "onmessage");
+Object.defineProperty(MessagePort.prototype, "onmessage", { set(call) {
+  message.set.call(this, event => { const start = performance.now(); call(event); window.callbacks.push(performance.now() - start); });
+} });
 for (const name of ["requestAnimationFrame", "setTimeout"]) {
   const plain = window[name].bind(window);
   window[name] = (call, ...rest) => plain((...given) => { const start = performance.now(); call(...given); window.callbacks.push(performance.now() - start); }, ...rest);
