@@ -17,9 +17,13 @@ from playwright.sync_api import sync_playwright
 TEXT = (".html", ".css", ".js", ".json", ".svg")
 CHROME = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-#: Times every callback of a frame or a timer: what blocks the page.
+#: Times every callback of a frame, a timer or a message: what blocks the page.
 WATCH = """
 window.callbacks = [];
+const message = Object.getOwnPropertyDescriptor(MessagePort.prototype, "onmessage");
+Object.defineProperty(MessagePort.prototype, "onmessage", { set(call) {
+  message.set.call(this, event => { const start = performance.now(); call(event); window.callbacks.push(performance.now() - start); });
+} });
 for (const name of ["requestAnimationFrame", "setTimeout"]) {
   const plain = window[name].bind(window);
   window[name] = (call, ...rest) => plain((...given) => { const start = performance.now(); call(...given); window.callbacks.push(performance.now() - start); }, ...rest);
@@ -118,8 +122,35 @@ def weigh(chromium, base, path):
     return {"bytes": sum(parts.values()), "requests": len(asked), "outside": [u for u in asked if not u.startswith((base, "data:", "blob:"))], "parts": parts}
 
 
+#: The same events in one go, for the processor time that they take: a busy machine changes it little.
+RUSH = """([index, events]) => {
+  const root = document.querySelectorAll(".onegpu-calculator")[index];
+  const sliders = [...root.querySelectorAll(".onegpu input[type=range]")].filter(r => !r.disabled && +r.max > 3).slice(0, 6);
+  for (let i = 0; i < events; i++) {
+    const slider = sliders[i % sliders.length];
+    slider.value = Math.round(+slider.max * (0.3 + 0.4 * ((i * 0.618034) % 1)));
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+    root.getBoundingClientRect();
+  }
+}"""
+
+
+def processor(page, index, events=100):
+    """The milliseconds of processor time of one event of a calculator, its layout included."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    ticks = lambda: next(m["value"] for m in session.send("Performance.getMetrics")["metrics"] if m["name"] == "TaskDuration")  # noqa: E731
+    page.evaluate(RUSH, [index, 20])
+    page.wait_for_timeout(1000)  # what follows an event is over
+    before = ticks()
+    page.evaluate(RUSH, [index, events])
+    spent = ticks() - before
+    session.detach()
+    return 1000 * spent / events
+
+
 def latencies(chromium, base, path, events=60):
-    """For each calculator of a page: its title and the milliseconds of its events, lists and callbacks."""
+    """For each calculator of a page: its title, the milliseconds of its events, lists and callbacks, and an event's processor time."""
     page = chromium.new_page(viewport={"width": 1200, "height": 900})
     page.add_init_script(WATCH)
     page.goto(base + path)
@@ -128,6 +159,8 @@ def latencies(chromium, base, path, events=60):
     for i in range(page.locator(".onegpu-calculator").count()):
         page.evaluate("window.callbacks.length = 0")
         found.append(page.evaluate(OPERATE, [i, events]))
+        page.wait_for_timeout(500)
+        found[-1]["cpu"] = processor(page, i)
     page.close()
     return found
 

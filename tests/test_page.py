@@ -203,7 +203,7 @@ def test_menu_and_contents(visit):
     page.keyboard.press("Escape")
     assert not menu.is_visible() and page.evaluate("document.activeElement.classList.contains('dropdown-toggle')")
     button.click()
-    page.locator("h1").click()
+    page.locator(".bd-article h1").click()
     assert not menu.is_visible()
     assert page.locator(".bd-toc-nav a.active").count() == 0
     link = page.locator(".bd-toc-nav a").nth(3)

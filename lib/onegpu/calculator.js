@@ -282,6 +282,12 @@ var onegpu = (() => {
     if (waiting.push({ job, then, current }) === 1) channel.port2.postMessage(0);
   }
 
+  // Once a reader has the node in view: a page that opens does not work for what may never be read.
+  function seen(node, then) {
+    const watch = new IntersectionObserver(entries => { if (entries.some(e => e.isIntersecting)) { watch.disconnect(); then(); } }, { rootMargin: "50%" });
+    watch.observe(node);
+  }
+
   function turn() {
     for (const start = performance.now(); waiting.length && performance.now() - start < 5;) {
       const { job, then, current } = waiting[0], { done, value } = current() ? job.next() : { done: true };
@@ -544,7 +550,7 @@ var onegpu = (() => {
         advice.replaceChildren();
         if (refused) { list.replaceChildren(); settled(); }
         else slowly(searching(spec, lib, state), found => { list.replaceChildren(...plans(found, failed)); settled(); }, current);
-        if (spec.search.changes && !failed) think = setTimeout(() => slowly(doubling(spec, lib, state), advise, current), 300);
+        if (spec.search.changes && !failed) think = setTimeout(() => seen(list, () => slowly(doubling(spec, lib, state), advise, current)), 300);
       }
       clearTimeout(speak);
       speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
