@@ -227,7 +227,7 @@ def test_narrow(visit, path, scheme):
 
 # -- for every reader, on every page ---------------------------------------------------------------
 
-every_page = pytest.mark.parametrize("path", [*PAGES, *sorted(GENERATED)])
+every_page = pytest.mark.parametrize("path", [*PAGES, *sorted(GENERATED - {"404.html"})])  # that one finds its styles on a server only
 
 #: What axe leaves out unless it is asked.
 ASKED = {"rules": {"label-content-name-mismatch": {"enabled": True}, "target-size": {"enabled": True}}, "resultTypes": ["violations"], "preload": False}
@@ -728,19 +728,21 @@ QWEN = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 3584, "nu
 @each_page
 def test_own_model(visit, noise, site, path):
     """A pasted config.json drives every calculator of the page; a broken or foreign one is refused in Python's words, and nothing is lost."""
-    found = [(root, spec) for root, spec in zip(calculators(visit, path), specs(site / path), strict=True) if "model" in spec["pickers"]]
+    found = [(root, spec) for root, spec in zip(calculators(visit, path), specs(site / path), strict=True) if "model" in spec["pickers"] and "calibrate" not in spec]
     for root, _ in found[:1]:
         for text in (json.dumps(QWEN)[:80], "[]", json.dumps(QWEN | {"model_type": "resnet"}), json.dumps({k: v for k, v in QWEN.items() if k != "hidden_size"}), json.dumps(QWEN | {"vocab_size": "many"})):
-            root.locator("textarea").fill(text)
+            root.locator(".onegpu-own textarea").fill(text)
             try:
                 refused = f"never: {read_config(json.loads(text))}" if text[:1] == "{" else "config = text: must be a JSON object"
             except json.JSONDecodeError:
                 refused = "config = text: must be a JSON object"
             except ValueError as error:
                 refused = str(error)
-            assert note(root.locator("select[data-name=model]")) == refused and root.locator("textarea").input_value() == text
+            assert note(root.locator("select[data-name=model]")) == refused and root.locator(".onegpu-own textarea").input_value() == text
             assert set(root.locator("output").all_inner_texts()) == {"–"}
-        root.locator("textarea").fill(json.dumps(QWEN))
+        root.locator(".onegpu-own textarea").fill(json.dumps(QWEN))
+    if found:
+        settled(found[0][0].page)
     for root, spec in found:
         assert root.evaluate("root => root.onegpu.state.model") == "my/model"
         assert list(differences(root, spec)) == [] and spec["stack" if "stack" in spec else "outputs"]
@@ -950,7 +952,7 @@ def seed_of(page):
 def test_another_one(visit, noise, path):
     """The button draws other numbers in all exercises of the page, as Python does; the link keeps them; the way back is there."""
     page = visit(path)
-    page.evaluate("history.replaceState(null, '', '?model=own#exercises')")
+    page.evaluate("history.replaceState(null, '', '?own=key#exercises')")
     assert texts(page) == due(path, 0)
     for i, root in enumerate(page.locator(".onegpu-exercise").all()):
         again, back = root.locator("button").all()
@@ -964,9 +966,9 @@ def test_another_one(visit, noise, path):
         assert root.locator("p").first.get_attribute("aria-live") == "polite" and page.locator(".onegpu-exercise [aria-live=polite]").count() == 1
     last = seed_of(page)
     page.reload()
-    assert texts(page) == due(path, last) and address(page).endswith(f"?model=own&seed={last}#exercises")
+    assert texts(page) == due(path, last) and address(page).endswith(f"?own=key&seed={last}#exercises")
     page.locator(".onegpu-again").last.get_by_text("as printed").click()
-    assert texts(page) == due(path, 0) and address(page).endswith("?model=own#exercises") and not page.locator(".onegpu-again").get_by_text("as printed").first.is_visible()
+    assert texts(page) == due(path, 0) and address(page).endswith("?own=key#exercises") and not page.locator(".onegpu-again").get_by_text("as printed").first.is_visible()
     assert page.evaluate("document.activeElement.textContent") == "another one" and noise == []
 
 

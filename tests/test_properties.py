@@ -195,8 +195,8 @@ gpus 1: tokens_in_deadline
 gpus -1: mfu training_time cluster_time cluster_mtbf
 gpus 1/2: optimal_params
 gpus -1/2: checkpoint_interval
-peak_flops 1: tokens_in_deadline ridge_intensity
-peak_flops -1: mfu training_time cluster_time training_cost training_energy implied_mfu compute_time card_compute imbalance_time run_mfu run_mfu_attention run_hfu
+peak_flops 1: tokens_in_deadline ridge_intensity fastest_rate fastest_finetune
+peak_flops -1: mfu training_time cluster_time training_cost training_energy implied_mfu compute_time card_compute imbalance_time run_mfu run_mfu_attention run_hfu finetune_efficiency
 peak_flops 1/2: optimal_params
 mfu 1: tokens_in_deadline
 mfu -1: training_time cluster_time training_cost training_energy
