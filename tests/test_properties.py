@@ -130,7 +130,7 @@ MAY_REFUSE = {"mfu": "more FLOPs than the peak", "run_mfu": "the same", "run_hfu
 @every_formula
 def test_values_are_finite_and_legal(formula):
     """Legal inputs give a finite value inside the result's domain, also on the way; only the listed ones may refuse, naming themselves."""
-    @examples(15)
+    @examples(8)
     @given(inputs(formula))
     def check(values):
         found = formula.evaluate(**values)
@@ -146,7 +146,7 @@ def test_values_are_finite_and_legal(formula):
 @every_formula
 def test_arrays_are_their_elements(formula):
     """A call with arrays gives what calls with their elements give."""
-    @examples(5)
+    @examples(4)
     @given(st.lists(inputs(formula), min_size=2, max_size=4))
     def check(rows):
         values = [call(formula, row) for row in rows]
@@ -174,7 +174,7 @@ def test_units_do_not_matter(formula, base):
     powers = {n: power(n, base) for n in formula.inputs()}
     result = 0 if formula.result.choices else power(formula.name, base)
 
-    @examples(5)
+    @examples(4)
     @given(inputs(formula))
     def check(values):
         before = call(formula, values)
@@ -284,7 +284,7 @@ def test_doubling(name, power, formula):
     """Doubling the input multiplies the formula by two to that power."""
     formula = FORMULAS[formula]
 
-    @examples(6)
+    @examples(4)
     @given(inputs(formula))
     def check(values):
         values[name] = values[name] if values[name] * 2 in REGISTRY[name].valid else values[name] / 2
@@ -319,7 +319,7 @@ def test_more_work_never_costs_less(formula):
     if not names:
         return
 
-    @examples(15)
+    @examples(8)
     @given(inputs(formula), st.sampled_from(names), st.data())
     def check(values, name, data):
         other = data.draw(value(REGISTRY[name]))
@@ -342,7 +342,7 @@ def parts(formula):
 @pytest.mark.parametrize("formula", [f for f in FORMULAS.values() if parts(f)], ids=lambda f: f.name)
 def test_the_whole_is_no_less_than_a_part(formula):
     """A sum or a maximum is at least each of its parts: the peak, the step, the plan's memory."""
-    @examples(15)
+    @examples(8)
     @given(inputs(formula))
     def check(values):
         found = formula.evaluate(**values)
