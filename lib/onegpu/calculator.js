@@ -569,7 +569,8 @@ var onegpu = (() => {
     // One bar for each moment, to one scale, against the capacity.
     function bars(v) {
       const { bars, capacity, onTop } = spec.stack, unit = lib.quantities[Object.keys(bars)[0]].unit, totals = Object.keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
-      const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, colours = [...new Set([...Object.values(bars).flat(), ...onTop].map(label))];
+      const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, all = [...Object.values(bars).flat(), ...onTop], names = l => [...new Set(l.map(label))];
+      const colours = names(all).length > 9 ? names(all.filter(n => v[n] > 0)) : names(all);
       const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0);
       const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], unit, lib.words))),
         make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })),
