@@ -99,6 +99,8 @@ def test_fine_tuning():
     assert finetune_time(model=run["model"], gpu=run["gpu"], method="lora", recompute="full", seq_len=2048, examples=1000, example_tokens=100, calibration=found) == pytest.approx(1e5 / rate)
     with pytest.raises(ValueError, match="gpu_tokens_per_second = 9999: must be at most .* tokens/s, the card's peak"):
         calibrate(**run, gpu_tokens_per_second=9999)
+    with pytest.raises(ValueError, match="measured_step_time = 2: must be left out"):
+        calibrate(**run, measured_step_time=2)
 
 
 @pytest.mark.parametrize("measured, message", [
@@ -118,6 +120,7 @@ def test_outside():
     """Inputs within a factor of two are inside; beyond it, or on another card, they are named."""
     found = calibrate(**RUN, gpu_tokens_per_second=3000)
     assert found.outside(gpus=8 * FACTOR, seq_len=4096 / FACTOR, micro_batch=1, model=RUN["model"], gpu=RUN["gpu"]) == []
+    assert calibrate(model=RUN["model"], gpu=RUN["gpu"], seq_len=4096, gpu_tokens_per_second=3000).outside(gpus=2, seq_len=4096) == []
     assert found.outside(gpus=8 * FACTOR + 1) == ["gpus = 17 (measured at 8)"]
     assert found.outside(model=MODELS["Llama 2 70B"], gpu=GPUS["H100 SXM"]) == ["params = 68976648192 (measured at 6738415616)", "gpu = H100 SXM (measured at A100 80GB)"]
 

@@ -4,7 +4,6 @@ Every dense model of the catalogue is asked. Counts of products and of bytes are
 XLA's total has a tolerance, which is that of its single precision.
 """
 
-import doctest
 import functools
 import gc
 import math
@@ -53,10 +52,6 @@ def test_importing_loads_no_compiler():
     """JAX is loaded when something is asked."""
     code = "import sys, onegpu, onegpu.evidence; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-def test_examples():
-    assert doctest.testmod(evidence).failed == 0
 
 
 # -- FLOPs -----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from exercises import pages as exercise_pages
 from onegpu.calculator import modules, row, slider
 from onegpu.compute import training_time
 from onegpu.configs import read_config
-from onegpu.formula import REGISTRY, Largest
+from onegpu.formula import REGISTRY, Largest, takes
 from onegpu.planner import micro_batches, replicas
 
 ROOT = Path(__file__).parents[1]
@@ -604,8 +604,7 @@ def test_disabled_controls_say_why(visit, path):
 
 def arguments(spec, state, formula):
     """The keyword arguments that stand for a calculator's state."""
-    owners = {s.partition(".")[0] for s in formula.sources.values()}
-    rows = {o: row(o, state) for o in spec["pickers"] if o in owners}
+    rows = {o: row(o, state) for o in spec["pickers"] if o in takes(formula)}
     known = [n for n in formula.inputs() if n in state or spec["inputs"][n]["source"] is None]
     return rows | {n: state.get(n, spec["inputs"][n]["start"]) for n in known}
 

@@ -1,5 +1,7 @@
 """The project holds together: one list of dependencies, clean notebooks, cited sources."""
 
+import doctest
+import importlib
 import re
 import subprocess
 import sys
@@ -77,6 +79,12 @@ def test_importing_loads_neither_widgets_nor_figures():
     code = "import sys, onegpu, onegpu.memory, onegpu.compute; print([m for m in ('numpy', 'ipywidgets', 'anywidget', 'matplotlib', 'jax') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "lib", check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "lib" / "onegpu").glob("*.py") if not p.stem.startswith("_")))
+def test_examples(name):
+    """The examples of a module's docstrings give what they show."""
+    assert doctest.testmod(importlib.import_module(f"onegpu.{name}")).failed == 0
 
 
 def test_layers():

@@ -455,7 +455,7 @@ var onegpu = (() => {
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
     const judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
-    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate.values).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))) || (said.textContent = words.in_use));
+    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))) || (said.textContent = words.in_use));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
     reset.addEventListener("click", () => { refused = null; state = full(spec, { ...spec.start }); update(); changed(state); });
@@ -483,7 +483,7 @@ var onegpu = (() => {
     // What a calibration depends on, as it is here.
     function where() {
       const found = {};
-      for (const n of spec.range) { if (n in spec.pickers) found[n] = state[n]; else if (n in spec.inputs) found[n] = valueOf(spec, lib, state, n); }
+      for (const n of lib.range) { if (n in spec.pickers) found[n] = state[n]; else if (n in spec.inputs) found[n] = valueOf(spec, lib, state, n); }
       return found;
     }
 
@@ -491,8 +491,8 @@ var onegpu = (() => {
     function ownRun(values) {
       const held = Object.entries(state.calibration || {}).filter(([n, { value }]) => state[n] === value), before = { ...state };
       for (const [n] of held) n in spec.start ? before[n] = spec.start[n] : delete before[n];
-      const plain = held.length ? evaluate(spec, lib, before).values : values, resting = spec.outputs.filter(n => values[n] !== plain[n]);
-      const here = where(), far = new Set(held.flatMap(([, { at }]) => Object.keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > spec.factor))
+      const without = held.length ? evaluate(spec, lib, before).values : values, resting = spec.outputs.filter(n => values[n] !== without[n]);
+      const here = where(), far = new Set(held.flatMap(([, { at }]) => Object.keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > lib.factor))
         .map(n => fill(words.measured_at, { name: label(n), value: n in spec.pickers ? here[n] : show(n, here[n]), at: n in spec.pickers ? at[n] : show(n, at[n]) }))));
       const drop = make("button", { type: "button" }, words.defaults), text = fill(words.own_run, { values: held.map(([n, { value }]) => `${label(n)} ${show(n, value)}`).join(", ") });
       drop.addEventListener("click", () => announce(null));
@@ -539,7 +539,7 @@ var onegpu = (() => {
       }
       failed ? mine.replaceChildren() : ownRun(values);
       judgement.textContent = spec.judge && !failed ? judged(spec.judge, lib, values) : "";
-      use.disabled = failed || !!spec.calibrate && Object.values(spec.calibrate.values).some(n => values[n] === 0);  // no overhead is no measurement of one
+      use.disabled = failed || !!spec.calibrate && Object.values(spec.calibrate).some(n => values[n] === 0);  // no overhead is no measurement of one
       stack.replaceChildren(...(spec.stack && !failed ? bars(values) : []));
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
       const job = ++jobs, current = () => job === jobs, settled = () => { root.onegpu.settled = true; };
@@ -833,12 +833,14 @@ var onegpu = (() => {
     const keep = next => { state = next; model.set("params", next); model.save_changes(); };
     const view = mount(el, spec, lib, state, keep);
     model.on("change:params", () => view.set(state = full(spec, model.get("params"))));
-    document.addEventListener("onegpu:calibration", ({ detail }) => {
+    const hear = ({ detail }) => {
       const old = state.calibration || {}, set = Object.fromEntries(Object.entries(state).filter(([n, x]) => n !== "calibration" && !(n in (detail || {})) && x !== spec.start[n] && x !== old[n]?.value));
       const next = applied(spec, lib, { ...set, calibration: detail && { ...old, ...detail } });
       view.set(next);
       keep(next);
-    });
+    };
+    document.addEventListener("onegpu:calibration", hear);
+    return () => document.removeEventListener("onegpu:calibration", hear);  // when the cell runs again
   }
 
   // In the built page: every readable table with a specification becomes live.

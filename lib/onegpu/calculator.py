@@ -15,7 +15,7 @@ import anywidget
 import traitlets
 
 from . import calibrate, catalog, configs, labels, shape, units
-from .formula import REGISTRY, Largest, search_order
+from .formula import REGISTRY, Largest, search_order, takes
 
 HERE = Path(__file__).parent
 #: What a model's shape computes: attribute of a model -> formula.
@@ -72,7 +72,7 @@ def library(formulas, attributes, names=None):
     rules = {n: r for f in formulas for n, r in f.all_rules().items()}
     words["rule"] = labels.lookup("rule")
     return {"formulas": {f.name: f.javascript for f in formulas}, "rules": {n: r.javascript for n, r in rules.items()}, "quantities": {n: described(q) for n, q in quantities.items()},
-            "rows": rows, "words": words, "suffixes": units.SUFFIXES} | own
+            "rows": rows, "words": words, "suffixes": units.SUFFIXES, "range": ["gpu", *calibrate.RANGE], "factor": calibrate.FACTOR} | own
 
 
 def row(owner, params):
@@ -222,9 +222,8 @@ class Calculator(Live):
         searched = [f for f in outputs if isinstance(f, Largest)]
         if searched:
             spec["largest"] = {f.name: {"axis": f.axis.name, "limit": f.limit.name, "range": f.range, "whole": f.axis.integer, "formulas": _moved(self.formulas, {f.axis.name}, f.graph())} for f in searched}
-        spec |= {"range": ["gpu", *calibrate.RANGE], "factor": calibrate.FACTOR}
         if calibrates:
-            spec["calibrate"] = {"values": {n: f.name for n, f in calibrates.items()}}
+            spec["calibrate"] = {n: f.name for n, f in calibrates.items()}
         if any(f is calibrate.run_mfu for f in outputs):
             spec["judge"] = {"mfu": "run_mfu", "size": "active_params", "runs": list(calibrate.published_mfus().values()), "count": calibrate.PEERS}
         if triangle:
@@ -244,8 +243,8 @@ class Calculator(Live):
 
     def _takes(self, formula):
         """Which of the pickers and inputs an output takes, in their order, as ones and zeros."""
-        owners, known = {s.partition(".")[0] for s in formula.sources.values()}, formula.inputs()
-        return "".join(str(int(taken)) for taken in [*(o in owners for o in self.pickers), *(n in known for n in self.inputs)])
+        names = takes(formula)
+        return "".join(str(int(n in names)) for n in [*self.pickers, *self.inputs])
 
     def _quiet(self, name):
         """Whether an input has no control: what only some models have comes with the model."""

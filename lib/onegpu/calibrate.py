@@ -13,9 +13,10 @@ import sympy as sp
 
 from . import labels
 from .catalog import NETWORKS
-from .compute import BACKWARD, FORWARD, hardware_flops_per_token, training_flops_per_token
+from .compute import hardware_flops_per_token, training_flops, training_flops_per_token
+from .compute import mfu as mfu_of
 from .finetune import finetune_flops_per_token, finetune_memory
-from .formula import SHARE, Case, Largest, Quantity, Rule, Section
+from .formula import SHARE, Case, Largest, Quantity, Rule, Section, taken, takes
 from .planner import plan_gpu_memory, plan_step_time
 from .published import published_mfus
 from .quantities import *
@@ -36,25 +37,29 @@ run_step_time = formula(
     "run_step_time", r"t_\text{run}", "s", global_batch / (gpus * gpu_rate.result), uses=[gpu_rate], numbered=False,
     cases=[Case(dict(global_batch=4e6, gpus=100, gpu_rate=5000), 8, "counted")])
 
+#: The work of a token by 6·N.
 plain_flops_per_token = formula(
-    "plain_flops_per_token", r"C_{6N}", "FLOP/token", (FORWARD + BACKWARD) * active_params, numbered=False, cases=[Case(dict(active_params=7e9), 42e9, "counted: 6 · 7e9")])
+    "plain_flops_per_token", r"C_{6N}", "FLOP/token", (training_flops.expr / tokens).subs(params, active_params), numbered=False, cases=[Case(dict(active_params=7e9), 42e9, "counted: 6 · 7e9")])
 
 
-#: A card cannot do more than its peak, by the count that holds attention.
-fastest_rate = formula(
-    "fastest_rate", r"\tau_\text{peak}", "tokens/s", peak_flops / training_flops_per_token.result, uses=[training_flops_per_token], numbered=False,
-    cases=[Case(dict(training_flops_per_token=4e10, peak_flops=1e15), 25000, "counted")])
+def _fastest(name, symbol, flops):
+    """The tokens a second at which a card reaches its peak: it cannot do more."""
+    return formula(name, symbol, "tokens/s", peak_flops / flops.result, uses=[flops], numbered=False, cases=[Case({flops.name: 4e10, "peak_flops": 1e15}, 25000, "counted")])
 
 
-def _utilisation(name, symbol, flops, fastest=fastest_rate, rule="rate_above_peak", rate=gpu_rate):
-    """What a rate is of the peak, by one count of a token's FLOPs."""
-    return formula(name, symbol, "share", flops.result * rate.result / peak_flops, uses=[flops, rate, fastest], rules=[Rule(rule, rate.result <= fastest.result)], valid=SHARE, numbered=False,
-                   cases=[Case({flops.name: 4e10, fastest.name: 25000, rate.name: 1e4, "peak_flops": 1e15}, 0.4, "counted: 4e14 of 1e15")])
+def _utilisation(name, symbol, flops, rate, fastest, rule):
+    """The MFU of one GPU, by one count of a token's FLOPs."""
+    result, read = Quantity(name, symbol, "share", valid=SHARE), getattr(rate, "result", rate)
+    return _section.add(mfu_of.bind(result, flops_per_token=flops, tokens_per_second=rate, gpus=sp.Integer(1)).replace(
+        uses=[flops, fastest, *([rate] if read is not rate else [])], rules=[Rule(rule, read <= fastest.result)], source="",
+        cases=[Case({flops.name: 4e10, fastest.name: 25000, read.name: 1e4, "peak_flops": 1e15}, 0.4, "counted: 4e14 of 1e15")]), numbered=False)
 
 
-run_mfu = _utilisation("run_mfu", r"\text{MFU}_{6N}", plain_flops_per_token)
-run_mfu_attention = _utilisation("run_mfu_attention", r"\text{MFU}_\text{attn}", training_flops_per_token)
-run_hfu = _utilisation("run_hfu", r"\text{HFU}", hardware_flops_per_token)
+fastest_rate = _fastest("fastest_rate", r"\tau_\text{peak}", training_flops_per_token)
+_of_peak = dict(rate=gpu_rate, fastest=fastest_rate, rule="rate_above_peak")
+run_mfu = _utilisation("run_mfu", r"\text{MFU}_{6N}", plain_flops_per_token, **_of_peak)
+run_mfu_attention = _utilisation("run_mfu_attention", r"\text{MFU}_\text{attn}", training_flops_per_token, **_of_peak)
+run_hfu = _utilisation("run_hfu", r"\text{HFU}", hardware_flops_per_token, **_of_peak)
 
 step_gap = formula(
     "step_gap", r"\Delta t", "s", plan_step_time.result - run_step_time.result, uses=[plan_step_time, run_step_time], valid=_REAL, numbered=False,
@@ -66,7 +71,7 @@ measured_efficiency = Largest(Quantity("measured_efficiency", r"\eta_\text{run}"
 # -- memory ------------------------------------------------------------------------------------------
 
 
-def _memory(names, symbols, predicted, rules=()):
+def _memory(names, symbols, predicted):
     """What a peak has beyond the formulas, as bytes and as a share of it, and the overhead to plan with: nothing, if the formulas already count too much."""
     beyond = formula(names[0], symbols[0], "B", measured_peak - predicted.result, uses=[predicted], rules=[Rule("peak_above_card", measured_peak <= memory_bytes)], valid=_REAL, numbered=False,
                      cases=[Case({"measured_peak": 30e9, "memory_bytes": 80e9, predicted.name: 28e9}, 2e9, "counted")])
@@ -79,15 +84,8 @@ unexplained_bytes, unexplained_share, measured_overhead = _memory(("unexplained_
 
 # -- the same for fine-tuning on one card --------------------------------------------------------------
 
-fastest_finetune = formula(
-    "fastest_finetune", r"\tau_\text{peak,ft}", "tokens/s", peak_flops / finetune_flops_per_token.result, uses=[finetune_flops_per_token], numbered=False,
-    cases=[Case(dict(finetune_flops_per_token=4e10, peak_flops=1e15), 25000, "counted")])
-
-finetune_efficiency = formula(
-    "finetune_efficiency", r"\eta_\text{ft}", "share", finetune_flops_per_token.result * gpu_tokens_per_second / peak_flops, uses=[finetune_flops_per_token, fastest_finetune],
-    rules=[Rule("finetune_above_peak", gpu_tokens_per_second <= fastest_finetune.result)], valid=SHARE, numbered=False,
-    cases=[Case(dict(finetune_flops_per_token=4e10, fastest_finetune=25000, gpu_tokens_per_second=1e4, peak_flops=1e15), 0.4, "counted: 4e14 of 1e15")])
-
+fastest_finetune = _fastest("fastest_finetune", r"\tau_\text{peak,ft}", finetune_flops_per_token)
+finetune_efficiency = _utilisation("finetune_efficiency", r"\eta_\text{ft}", finetune_flops_per_token, gpu_tokens_per_second, fastest_finetune, "finetune_above_peak")
 finetune_unexplained, finetune_share, finetune_overhead = _memory(("finetune_unexplained", "finetune_share", "finetune_overhead"), (r"\Delta M_\text{ft}", r"\Delta M_\text{ft} / M", r"M_\text{over,ft}"), finetune_memory)
 
 # -- what is done with them --------------------------------------------------------------------------
@@ -100,8 +98,9 @@ TUNING = {"kernel_efficiency": finetune_efficiency, "overhead_bytes": finetune_o
 RANGE, FACTOR = ("params", "seq_len", "micro_batch", "gpus"), 2
 #: How many published runs, nearest in size, an MFU is judged against.
 PEERS = 24
-_RATES, _STEPS, _PEAKS = [run_mfu_attention, run_mfu, run_hfu, gpu_rate], [run_step_time, measured_efficiency], [unexplained_bytes, unexplained_share, measured_overhead]
-_TUNED_SPEED, _TUNED_PEAK = [finetune_efficiency], [finetune_unexplained, finetune_share, finetune_overhead]
+#: What :func:`calibrate` computes of a training run and of a fine-tuning run.
+_TRAINED = [run_mfu_attention, run_mfu, run_hfu, gpu_rate, run_step_time, measured_efficiency, unexplained_bytes, unexplained_share, measured_overhead]
+_TUNED = [finetune_efficiency, finetune_unexplained, finetune_share, finetune_overhead]
 _READ = (gpu_tokens_per_second, measured_step_time, measured_peak)
 
 
@@ -160,8 +159,8 @@ class Calibration(Mapping):
         """
         if "model" in inputs:
             inputs = {"params": inputs["model"].n_params} | inputs
-        far = [n for n in RANGE if n in inputs and not 1 / FACTOR <= inputs[n] / self.at[n] <= FACTOR]
-        far += ["gpu"] if getattr(inputs.get("gpu"), "name", self.at["gpu"]) != self.at["gpu"] else []
+        far = [n for n in RANGE if n in inputs and n in self.at and not 1 / FACTOR <= inputs[n] / self.at[n] <= FACTOR]
+        far += ["gpu"] if "gpu" in inputs and self.at.get("gpu") not in (None, inputs["gpu"].name) else []
         return [labels.text("calculator.measured_at", name=n, value=getattr(inputs[n], "name", inputs[n]), at=self.at[n]) for n in far]
 
     def __str__(self):
@@ -200,35 +199,31 @@ def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_p
     >>> found = calibrate(**run, gpu_tokens_per_second=3000)
     >>> round(found["mfu"], 4)
     0.3888
-    >>> training_time(model=MODELS["Llama 2 7B"], gpu=GPUS["A100 80GB"], gpus=8, tokens=1e9, calibration=found) / 3600
-    11.57...
+    >>> training_time(model=MODELS["Llama 2 7B"], gpu=GPUS["A100 80GB"], gpus=8, tokens=1e9, calibration=found) // 3600
+    11.0
     """
     by_step, tuning = measured_step_time is not None, "method" in run
-    given = {"network": NETWORKS["400 Gb/s a card"], "micro_batch": 1} | ({} if by_step else {"global_batch": global_batch.start}) | run
-    speed = (by_step and not tuning) or gpu_tokens_per_second is not None
-    wanted = (_TUNED_SPEED if tuning else _RATES + (_STEPS if "global_batch" in run else [])) if speed else []
-    wanted = wanted + ((_TUNED_PEAK if tuning else _PEAKS) if measured_peak is not None else [])
-    reads = {q.name: q.start if x is None else x for q, x in zip(_READ, (gpu_tokens_per_second, measured_step_time, measured_peak), strict=True)}
-    given |= reads | {"reading": "step" if by_step else "rate"}
-    if not wanted:
+    reads = {q.name: x for q, x in zip(_READ, (gpu_tokens_per_second, measured_step_time, measured_peak), strict=True) if x is not None}
+    known = {n for f in (_TUNED if tuning else _TRAINED) for n in takes(f)}
+    for name, value in (run | reads).items():
+        if name not in known:
+            raise ValueError((finetune_memory if tuning else plan_step_time)._unknown(name, value))
+    if not reads:
         raise ValueError(labels.text("error.missing", formula="calibrate", name="gpu_tokens_per_second", allowed=gpu_rate.result.allowed))
-    taken = {n for f in (_TUNED_SPEED + _TUNED_PEAK if tuning else _RATES + _STEPS + _PEAKS) for n in _names(f)}
-    unknown = [n for n in run if n not in taken]
-    if unknown:
-        raise ValueError(plan_step_time._unknown(unknown[0], run[unknown[0]]))
-    report = {f.name: f(**_taken(f, given)) for f in wanted}
+    given = {"network": NETWORKS["400 Gb/s a card"], "micro_batch": 1, "gpus": 1} | run | reads | {"reading": "step" if by_step else "rate"}
+    given = {q.name: q.start for q in (*_READ, *([] if by_step else [global_batch]))} | given  # what the other reading needs counts for nothing
+    wanted = [f for f in (_TUNED if tuning else _TRAINED) if _measured(f, reads, run)]
+    report = {f.name: f(**taken(f, given)) for f in wanted}
     values = {n: report[f.name] for n, f in (TUNING if tuning else SPEED | MEMORY).items() if report.get(f.name)}  # no overhead is no measurement of one
-    at = {n: given.get(n, getattr(given.get("model"), "n_params", 1)) for n in RANGE} | {"gpu": getattr(given.get("gpu"), "name", None)}
+    model = given.get("model")
+    at = {n: given[n] for n in RANGE if n in given} | ({"params": model.n_params} if model else {}) | ({"gpu": given["gpu"].name} if "gpu" in given else {})
     if "run_mfu" in report:
-        report["judged"] = judged(report["run_mfu"], getattr(given.get("model"), "n_active_params", at["params"]))
+        report["judged"] = judged(report["run_mfu"], model.n_active_params if model else given["active_params"])
     return Calibration(values, report, at)
 
 
-def _names(f):
-    """What a formula takes: its inputs and the rows that they come from."""
-    return {*f.inputs(), *(s.partition(".")[0] for s in f.sources.values())}
-
-
-def _taken(f, given):
-    """Those of the given inputs and rows that a formula takes."""
-    return {n: v for n, v in given.items() if n in _names(f)}
+def _measured(f, reads, run):
+    """Whether what was read and given says anything of a formula: the efficiency of a step needs a batch."""
+    if "measured_peak" in f.inputs():
+        return "measured_peak" in reads
+    return bool({"gpu_tokens_per_second", "measured_step_time"} & reads.keys()) and ("global_batch" in run or f not in (run_step_time, measured_efficiency))

@@ -13,6 +13,7 @@ import traitlets
 
 from . import labels
 from .calculator import CATALOGS, Live, library, own, row
+from .formula import taken
 
 #: What a reader may give as a seed; the page reads at most as many digits.
 SEEDS = range(10**9)
@@ -152,9 +153,7 @@ class Exercise(Live):
         """Every value of the formulas by name (choices as positions), for drawn inputs [base units]."""
         rows, found = {o: row(o, given) for o in self.pickers}, {}
         for root in self.roots:
-            owners = {s.partition(".")[0] for s in root.sources.values()}
-            known = {n: v for n, v in given.items() if n in root.inputs()}
-            values = root.evaluate(**known, **{o: r for o, r in rows.items() if o in owners})
+            values = root.evaluate(**taken(root, given | rows))
             if not root.result.choices:
                 root.result.check(values[root.name])
             found |= values

@@ -482,7 +482,7 @@ class Formula:
         owners = {o: given.pop(o) for o in self.OWNERS if given.get(o) is not None}
         known, parts = self.inputs(), {f.name: f.result for f in self.graph()[:-1]}
         for owner, value in owners.items():
-            if owner not in {s.partition(".")[0] for s in self.sources.values()}:
+            if owner not in takes(self):
                 raise ValueError(labels.text("error.no_owner", formula=self.name, owner=owner, value=getattr(value, "name", value)))
             if getattr(value, "catalog_kind", None) != owner:
                 raise ValueError(labels.text(f"error.{owner}", value=getattr(value, "name", value)))
@@ -637,6 +637,17 @@ class Formula:
         return javascript(self.expr)
 
 
+def takes(formula):
+    """The names that a formula takes: its inputs, and the owners of rows that can fill them."""
+    return {*formula.inputs(), *(s.partition(".")[0] for s in formula.sources.values())}
+
+
+def taken(formula, given):
+    """Those of the given inputs and rows that a formula takes."""
+    names = takes(formula)
+    return {n: v for n, v in given.items() if n in names}
+
+
 class Largest:
     """The largest value of an input for which a formula is not negative, found by halving.
 
@@ -659,7 +670,7 @@ class Largest:
     29642.0
     """
 
-    terms, rules = (), ()
+    terms = ()
 
     def __init__(self, result, axis, limit):
         self.result, self.name, self.axis, self.limit = result, result.name, axis, limit

@@ -10,9 +10,10 @@ import statistics
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from . import coupling, finetune, memory
+from . import compute, coupling, finetune, memory
 from .catalog import GPUS, MODELS, Catalog, Transformer, typed
 from .facts import rows
+from .formula import taken
 
 #: Models that trainers test with; nobody trains them in earnest, so they stand apart from the catalogue.
 TEST_MODELS = Catalog("model", (Transformer(**typed(Transformer, row)) for row in rows("test_models.csv")))
@@ -263,11 +264,6 @@ class Finetuned:
         return max(self.moments.values())
 
     @property
-    def weights(self):
-        """The frozen weights by the formula [B]."""
-        return finetune.frozen_weights(**_taken(finetune.frozen_weights, self.inputs))
-
-    @property
     def error(self):
         """Predicted over measured, less one [-]."""
         return self.predicted / self.measured_bytes - 1
@@ -275,17 +271,12 @@ class Finetuned:
     @property
     def flops_per_token(self):
         """What the card computes for each token [FLOP/token]."""
-        return finetune.finetune_flops_per_token(**_taken(finetune.finetune_flops_per_token, self.inputs))
+        return finetune.finetune_flops_per_token(**taken(finetune.finetune_flops_per_token, self.inputs))
 
     @property
     def utilisation(self):
         """Share of the card's peak; None without a measured speed [share]."""
-        return self.tokens_per_second and self.flops_per_token * self.tokens_per_second / GPUS[self.gpu].peak_flops
-
-
-def _taken(formula, inputs):
-    """Those of a row's inputs that a formula takes."""
-    return {n: v for n, v in inputs.items() if n in formula.inputs() or n == "model"}
+        return self.tokens_per_second and compute.mfu(flops_per_token=self.flops_per_token, tokens_per_second=self.tokens_per_second, gpu=GPUS[self.gpu])
 
 
 def _finetuned(row):

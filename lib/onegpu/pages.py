@@ -56,7 +56,7 @@ GREEK = ("beta", "epsilon", "eta", "lambda", "rho", "tau")
 
 def formula_entries(formula):
     """Under what a formula is found: its name, its label, and what stands right of the equals sign."""
-    latex = re.sub(r"\\tag\{[^}]*\}|\$", "", formula.latex() if callable(formula.latex) else formula.latex)
+    latex = re.sub(r"\\tag\{[^}]*\}|\$", "", formula.latex)
     right = plain(latex.partition("=")[2])
     joined = right.replace("·", "") if re.fullmatch(r"\w(·\w)+", right) else ""
     return [t for t in (formula.name, formula.result.label, right, joined) if t]

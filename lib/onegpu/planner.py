@@ -11,7 +11,7 @@ import sympy as sp
 
 from .compute import BACKWARD, FORWARD
 from .coupling import *
-from .formula import REGISTRY, Case, Formula, Rule, Section, search_order
+from .formula import REGISTRY, Case, Formula, Rule, Section, search_order, taken
 from .memory import fits, headroom, layer_working_set, logits
 from .quantities import *
 from .shape import expert_layers
@@ -294,16 +294,10 @@ SHOWN = ("card_memory", "plan_headroom", "card_compute", "card_step_time", "card
 _GOALS = (plan_headroom, plan_time, plan_step_mfu)
 
 
-def _taken(formula, given):
-    """Those of the given inputs and rows that a formula takes."""
-    wanted = {*formula.inputs(), *(s.partition(".")[0] for s in formula.sources.values())}
-    return {n: v for n, v in given.items() if n in wanted}
-
-
 def _filled(axes, given):
     """The checked inputs of a search by name; each axis at its first value."""
     first = {n: v[0] for n, v in axes.items()}
-    return {n: v for goal in _GOALS for n, v in goal.filled(**_taken(goal, given | first)).items()}
+    return {n: v for goal in _GOALS for n, v in goal.filled(**taken(goal, given | first)).items()}
 
 
 def plan_parts(**plan):
@@ -324,7 +318,7 @@ def plan_parts(**plan):
     ValueError
         If an input is missing or outside its domain.
     """
-    return {n: v for formula in (card_memory, card_mfu) for n, v in formula.evaluate(**_taken(formula, plan)).items()}
+    return {n: v for formula in (card_memory, card_mfu) for n, v in formula.evaluate(**taken(formula, plan)).items()}
 
 
 def search(*, axes=None, **given):
