@@ -156,9 +156,9 @@ adapter_bytes = Quantity("adapter_bytes", r"\beta_a", "B/param", choices=(2, 4),
 #: Fused: one matrix whose product is split; the values keep all of it, one dropout serves its adapters, heads are copied together.
 qkv = Quantity("qkv", r"\text{qkv}", choices=("separate", "fused"), default="separate")
 
-examples = Quantity("examples", "n", valid=AT_LEAST_ONE, integer=True, start=52002, slider=(100, 1e8))
+examples = Quantity("examples", r"n_\text{examples}", valid=AT_LEAST_ONE, integer=True, start=52002, slider=(100, 1e8))
 example_tokens = Quantity("example_tokens", r"\bar{s}", "tokens", start=128, slider=(16, 131072))
-epochs = Quantity("epochs", "E", default=1, slider=(1, 20))
+epochs = Quantity("epochs", r"n_\text{epochs}", default=1, slider=(1, 20))
 packing = Quantity("packing", r"\text{packing}", choices=("packed", "padded"), default="packed")
 
 # What the reader measured
