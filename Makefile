@@ -6,17 +6,15 @@ export PYTHONPATH := $(CURDIR)/lib
 .PHONY: book test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
-	$(BIN)/python tests/fill_cache.py
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter-book build -W -n --keep-going .
-	@echo "Open file://$(CURDIR)/_build/html/index.html"
+	$(BIN)/python tools/book.py
 
 PYTEST = $(BIN)/python -m pytest -q -p no:cacheprovider
 PAGES = ONEGPU_SITE=.venv/site/_build/html $(PYTEST) tests/test_page.py
 
 test: .venv/ready  ## the pages in three browsers beside everything else
-	$(BIN)/ruff check lib tests bench
+	$(BIN)/ruff check lib tests bench tools
 	rm -rf .venv/site
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter-book build -W --keep-going --path-output .venv/site . > .venv/site.log 2>&1 || (cat .venv/site.log; exit 1)
+	$(BIN)/python tools/book.py .venv/site
 	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-rest test-evidence test-pages test-keyboard test-mouse
 
 test-rest:

@@ -68,15 +68,16 @@ def test_the_tree_agrees_with_the_planner(case):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_search_in_javascript(name):
-    """As many plans, the same refused by each rule, the same order and times."""
+    """As many plans, the same refused by each rule, the same order and the same values shown of each."""
     case = {n: getattr(v, "name", v) for n, v in CASES[name].items()}
     calculator = Calculator(plan_headroom, plan_time, plan_step_mfu, start=case | COMMON | dict(tensor_parallel=1),
-                            search=dict(axes=AXES, limit=plan_headroom, order=plan_step_time, show=["data_parallel", "card_memory"]))
+                            search=dict(axes=AXES, limit=plan_headroom, order=plan_step_time, show=SHOWN))
     python = search(**CASES[name], **COMMON)
     script = run("const found = onegpu.search(data, ONEGPU, onegpu.full(data, {...data.start})); return {...found, plans: found.plans.slice(0, 20), fitting: found.plans.length};", spec(calculator))
     assert script["count"] == python.count and script["fitting"] == python.fitting
     assert {n: k for n, k in python.refused.items() if k} == script["refused"]
-    assert [p["card_step_time"] for p in script["plans"]] == pytest.approx([p["card_step_time"] for p in python.ranked], rel=1e-12)
+    for name in SHOWN:
+        assert [p[name] for p in script["plans"]] == pytest.approx([p[name] for p in python.ranked], rel=1e-12), name
     assert [{n: p[n] for n in AXES} for p in script["plans"]] == [{n: p[n] for n in AXES} for p in python.ranked]
 
 

@@ -19,7 +19,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-from . import lean, pages
+from . import labels, lean, pages
 from .calculator import HERE, modules, site_script
 
 #: Packages whose version can change a stored output.
@@ -46,7 +46,8 @@ def cache_path(build):
 
 
 def configure(app, config):
-    """Choose the cache by the library's fingerprint; jupyter-cache itself sees only the notebook's code."""
+    """Choose the language, and the cache by the library's fingerprint; jupyter-cache itself sees only the notebook's code."""
+    labels.set_language(pages.edition(app))
     path = cache_path(Path(app.outdir).parent)
     for old in path.parent.glob("*") if path.parent.is_dir() else ():
         if old.is_dir() and old != path:
@@ -142,9 +143,7 @@ def finish(app, error):
     """Inline the figures, and leave out what no reader needs."""
     if error or app.builder.format != "html":
         return
-    for page in Path(app.outdir).rglob("*.html"):
-        if "_static" in page.parts:
-            continue
+    for page in lean.pages_of(Path(app.outdir)):
         old = page.read_text("utf-8")
         new = mended(re.sub(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"[^>]*>', functools.partial(inline, page.parent), old))
         if new != old:
@@ -159,6 +158,7 @@ MENDED = (
     (r'<summary aria-label="[^"]*"', "<summary"),  # the same
     (r'<div role="list" class="citation-list">', '<div class="citation-list">'),  # its children are not all items
     (r' role="doc-biblioentry"', ""),  # withdrawn from the standard
+    (r'target="_blank"(\s+class="[^"]*btn-language-(\w+)")', r'hreflang="\2" lang="\2"\1'),  # another language is no other window
     (r'<th class="head">(<p></p>)?</th>', "<td></td>"),  # a corner that heads nothing
     ('<div class="pst-scrollable-table-container">', '<div class="pst-scrollable-table-container" tabindex="0">'),  # scrolled by keyboard
 )

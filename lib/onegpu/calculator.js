@@ -53,10 +53,12 @@ var onegpu = (() => {
     return `${significant(+mantissa, 3)} × 10${raised} ${unit}`;
   }
 
+  const unitOf = (unit, words) => words.unit.name[unit] ?? unit, told = (row, words) => words.told[row] ?? row;  // in the page's language
+
   function human(x, unit, words, digits = 4) {
     if (x < 0) return "−" + human(-x, unit, words, digits).replace("(", "(−");
     if (unit === "s") return duration(x, words);
-    if (unit === "share") return `${significant(100 * x, digits)} %`;
+    if (unit === "share") return fill(words.unit.percent, { number: significant(100 * x, digits) });
     if (unit === "B") {
       const [n, p] = scaled(x, 1000, SI.slice(0, 6), digits), other = binary(x, digits);
       return `${n} ${p}B` + (other.endsWith("iB") ? ` (${other})` : "");
@@ -68,14 +70,14 @@ var onegpu = (() => {
     if (unit === "$/s") return `$${significant(x * 3600, digits)}/h`;
     if (unit === "GPU·s") return scaled(x / 3600, 1000, SHORT, digits).join("") + " GPU·h";
     if (unit === "") return Math.abs(x) >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits);
-    return `${x >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits)} ${unit}`;
+    return `${x >= 1e6 ? scaled(x, 1000, SHORT, digits).join("") : significant(x, digits)} ${unitOf(unit, words)}`;
   }
 
   // What stands in the box beside a slider: exact to six digits, and in one unit only.
   function entry(x, unit, words) {
     if (typeof x !== "number") return x;
     if (unit === "B") return binary(x, 6);
-    if (unit === "s") return x >= YEAR ? `${significant(x / YEAR, 6)} years` : x >= 86400 ? `${significant(x / 86400, 6)} days` : `${significant(x, 6)} s`;
+    if (unit === "s") return x >= YEAR ? `${significant(x / YEAR, 6)} ${words.unit.year[1]}` : x >= 86400 ? `${significant(x / 86400, 6)} ${words.unit.day[1]}` : `${significant(x, 6)} s`;
     if (!["", "share", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(unit)) return Number.isInteger(x) && x < 1e15 ? String(x) : significant(x, 6);
     return human(x, unit, words, 6);
   }
@@ -372,7 +374,8 @@ var onegpu = (() => {
   function mount(root, spec, lib, state, changed = () => {}, site) {
     const words = lib.words.calculator, id = `onegpu-${Math.random().toString(36).slice(2, 8)}-${++ids}`;
     const label = name => name in spec.pickers ? words.pick[name] : lib.quantities[name].label;
-    const show = (name, x) => { const q = lib.quantities[name]; return q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
+    const show = (name, x) => { const q = lib.quantities[name]; return name in spec.pickers ? told(x, lib.words) : q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
+    const between = lib.words.join, is = text => text + between.is, pair = (name, text) => `${name} ${text}`.replace("） ", "）");
     const move = (next, name) => { const before = state; state = next; update(name); changed(state, before); };
     const set = (name, value) => move(changeOf(spec, state, name, value), name);
     const rows = {};
@@ -382,7 +385,7 @@ var onegpu = (() => {
       const field = `${id}-${name}`, q = lib.quantities[name], row = { parts: [] };
       const common = { "aria-describedby": `${field}-note`, "data-name": name, "data-lm-suppress-shortcuts": "true" };
       if (name in spec.pickers || q.choices) {
-        const choices = () => name in spec.pickers ? [...new Set([...spec.pickers[name], ...(name === "model" && state.shape ? [state.shape.name] : [])])].map(r => [r, r]) : q.choices.map(c => [c.value, c.label]);
+        const choices = () => name in spec.pickers ? [...new Set([...spec.pickers[name], ...(name === "model" && state.shape ? [state.shape.name] : [])])].map(r => [r, told(r, lib.words)]) : q.choices.map(c => [c.value, c.label]);
         let options = [];
         const select = make("select", { id: field, ...common });
         select.addEventListener("change", () => { refused = null; set(name, options[select.value][0]); });
@@ -413,7 +416,7 @@ var onegpu = (() => {
         };
       }
       row.note = make("small", { id: `${field}-note`, class: "onegpu-note" });
-      const unit = q && !q.choices && !["", "share", "B", "s", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(q.unit) ? ` [${q.unit}]` : "";
+      const unit = q && !q.choices && !["", "share", "B", "s", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(q.unit) ? ` [${unitOf(q.unit, lib.words)}]` : "";
       row.node = make("div", { class: `onegpu-row${row.parts.length > 1 ? "" : " onegpu-choice"}` }, make("label", { for: field }, label(name) + unit), ...row.parts, row.note);
       if (name === "model") row.node.append(paste(`${field}-note`));
       rows[name] = row;
@@ -493,10 +496,10 @@ var onegpu = (() => {
       for (const [n] of held) n in spec.start ? before[n] = spec.start[n] : delete before[n];
       const without = held.length ? evaluate(spec, lib, before).values : values, resting = spec.outputs.filter(n => values[n] !== without[n]);
       const here = where(), far = new Set(held.flatMap(([, { at }]) => Object.keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > lib.factor))
-        .map(n => fill(words.measured_at, { name: label(n), value: n in spec.pickers ? here[n] : show(n, here[n]), at: n in spec.pickers ? at[n] : show(n, at[n]) }))));
-      const drop = make("button", { type: "button" }, words.defaults), text = fill(words.own_run, { values: held.map(([n, { value }]) => `${label(n)} ${show(n, value)}`).join(", ") });
+        .map(n => fill(words.measured_at, { name: label(n), value: show(n, here[n]), at: show(n, at[n]) }))));
+      const drop = make("button", { type: "button" }, words.defaults), text = fill(words.own_run, { values: held.map(([n, { value }]) => pair(label(n), show(n, value))).join(between.list) });
       drop.addEventListener("click", () => announce(null));
-      mine.replaceChildren(...(held.length ? [text, " ", ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(", ") })), " "] : []), drop] : []));
+      mine.replaceChildren(...(held.length ? [text, " ", ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(between.list) })), " "] : []), drop] : []));
       for (const n of resting) cells[n].append(" †");
     }
 
@@ -510,7 +513,7 @@ var onegpu = (() => {
         button.addEventListener("click", () => move({ ...state, ...Object.fromEntries(Object.keys(axes).map(n => [n, p[n]])) }));
         return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
       };
-      const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(", ");
+      const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(between.list);
       const title = found.plans.length ? fill(words.plans, { found: grouped(found.plans.length), count: grouped(found.count) }) : fill(words.none, { count: grouped(found.count) });
       return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
         ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];
@@ -519,7 +522,7 @@ var onegpu = (() => {
     // What helps, when the reader has stopped for a moment: one search for each change.
     function advise(found) {
       const change = ratio => ratio === 0 ? words.makes_fit : human(ratio - 1, "share", lib.words, 2).replace(/^(?=[1-9])/, "+");
-      const helps = found.filter(([, ratio]) => ratio < Infinity).map(([n, ratio]) => `${label(n)} ${change(ratio)}`).join(", ");
+      const helps = found.filter(([, ratio]) => ratio < Infinity).map(([n, ratio]) => pair(label(n), change(ratio))).join(between.list);
       advice.replaceChildren(make("p", { class: "onegpu-moment" }, helps ? fill(words.first, { helps }) : words.first_none));
     }
 
@@ -553,7 +556,7 @@ var onegpu = (() => {
         if (spec.search.changes && !failed) think = setTimeout(() => seen(list, () => slowly(doubling(spec, lib, state), advise, current)), 300);
       }
       clearTimeout(speak);
-      speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(". ") : spec.outputs.map(n => `${label(n)}: ${show(n, values[n])}`).join(". "); }, 700);
+      speak = setTimeout(() => { live.textContent = failed ? Object.values(errors).join(between.stop) : spec.outputs.map(n => is(label(n)) + show(n, values[n])).join(between.stop); }, 700);
     }
 
     // What follows the readout a moment later: controls that cannot matter are disabled, and say why.
@@ -572,13 +575,13 @@ var onegpu = (() => {
       const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, all = [...Object.values(bars).flat(), ...onTop], names = l => [...new Set(l.map(label))];
       const colours = names(all).length > 9 ? names(all.filter(n => v[n] > 0)) : names(all);
       const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0);
-      const bar = (b, i) => [make("div", { class: "onegpu-moment" }, `${[b, ...onTop].map(label).join(" + ")}: `, make("b", {}, human(totals[i], unit, lib.words))),
-        make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: `${label(n)}: ${show(n, v[n])}` })),
+      const bar = (b, i) => [make("div", { class: "onegpu-moment" }, is([b, ...onTop].map(label).join(" + ")), make("b", {}, human(totals[i], unit, lib.words))),
+        make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: is(label(n)) + show(n, v[n]) })),
           ...(capacity ? [make("span", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` })] : []))];
       const most = {};  // each part once, where it is largest
       for (const n of Object.keys(bars).flatMap(parts)) if (!(v[n] <= v[most[label(n)]])) most[label(n)] = n;
-      const legend = make("ul", {}, ...Object.values(most).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), `${label(n)} ${show(n, v[n])}`)));
-      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, `┊ ${label(capacity)}: `, make("b", {}, show(capacity, v[capacity])))] : []), legend];
+      const legend = make("ul", {}, ...Object.values(most).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), pair(label(n), show(n, v[n])))));
+      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, is(`┊ ${label(capacity)}`), make("b", {}, show(capacity, v[capacity])))] : []), legend];
     }
 
     // Three shares as a triangle: full at the corners.
@@ -587,7 +590,7 @@ var onegpu = (() => {
       const point = (i, share) => { const angle = -Math.PI / 2 + i * 2 * Math.PI / 3; return [cx + R * share * Math.cos(angle), cy + R * share * Math.sin(angle)]; };
       const ring = share => `<polygon class="onegpu-tick" points="${names.map((_, i) => point(i, share).join(",")).join(" ")}"/>`;
       const at = names.map((n, i) => point(i, Math.min(1.15, v[n])));
-      return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${names.map(n => `${label(n)} ${show(n, v[n])}`).join(", ")}">` + [0.25, 0.5, 0.75, 1].map(ring).join("")
+      return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${names.map(n => pair(label(n), show(n, v[n]))).join(between.list)}">` + [0.25, 0.5, 0.75, 1].map(ring).join("")
         + `<polygon class="onegpu-shape" points="${at.map(p => p.join(",")).join(" ")}"/>` + at.map(([x, y]) => `<circle cx="${x}" cy="${y}" r="5"/>`).join("")
         + names.map((n, i) => { const [x, y] = point(i, i ? 1.28 : 1.32); return `<text x="${x}" y="${y}" text-anchor="middle">${label(n)}</text><text x="${x}" y="${y + 14}" text-anchor="middle">${show(n, v[n])}</text>`; }).join("") + "</svg>";
     }
@@ -608,7 +611,7 @@ var onegpu = (() => {
       const ticks = (q, a, b) => q.unit === "s" ? nice.filter(t => t >= a && t <= b).slice(-7) : decades(a, b);
       const tick = (q, t) => q.unit === "s" && t === MONTH ? count(lib.words, "month", "1") : human(t, q.unit, lib.words).replace(/ \(.*/, "");
       const safe = t => String(t).replace(/[&<"]/g, c => ({ "&": "&amp;", "<": "&lt;", '"': "&quot;" })[c]);
-      return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${safe(`${qy.label}, ${qx.label}: ${show(x, v[x])}, ${show(y, v[y])}`)}">`
+      return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${safe(is(qy.label + between.list + qx.label) + show(x, v[x]) + between.list + show(y, v[y]))}">`
         + ticks(qx, low, high).map(t => `<line class="onegpu-tick" x1="${px(t)}" x2="${px(t)}" y1="12" y2="${H - B}"/><text x="${px(t)}" y="${H - B + 15}" text-anchor="middle">${safe(tick(qx, t))}</text>`).join("")
         + ticks(qy, y0, y1).map(t => `<line class="onegpu-tick" x1="${L}" x2="${W - 20}" y1="${py(t)}" y2="${py(t)}"/><text x="${L - 6}" y="${py(t) + 4}" text-anchor="end">${safe(tick(qy, t))}</text>`).join("")
         + `<text x="${(W + L) / 2}" y="${H - 6}" text-anchor="middle">${safe(qx.label)}</text><text x="4" y="10">${safe(qy.label)}</text>`
@@ -733,7 +736,7 @@ var onegpu = (() => {
       for (const n in detail || calibration) delete scenario[n];
       spread();
     });
-    if (ignored.length && roots.length) roots[0].before(make("p", { class: "onegpu-ignored", role: "status" }, fill(lib.words.calculator.ignored, { names: ignored.join(", ") })));
+    if (ignored.length && roots.length) roots[0].before(make("p", { class: "onegpu-ignored", role: "status" }, fill(lib.words.calculator.ignored, { names: ignored.join(lib.words.join.list) })));
     if (Object.keys(scenario).length || ignored.length) keep();
     for (const leave of ["pagehide", "click"]) addEventListener(leave, () => timer && keep(), true);
   }
@@ -763,10 +766,10 @@ var onegpu = (() => {
     const second = { ...first, ...Object.fromEntries(given.filter(([n]) => n.startsWith(THEN)).map(([n, x]) => [n.slice(THEN.length), x])) };
     const values = [first, second].map(state => evaluate({ ...spec, outputs: [] }, lib, state).values);
     return [spec.words.ask, spec.words.answer].map(text => text.replace(/\{(then\.)?(\w+)(?::(\w+))?\}/g, (_, then, name, how) => {
-      if (spec.pickers.includes(name)) return (then ? second : first)[name];
+      if (spec.pickers.includes(name)) return told((then ? second : first)[name], lib.words);
       const q = lib.quantities[name], x = values[then ? 1 : 0][name], choice = q.choices?.[x], shown = choice ? choice.label : human(x, q.unit, lib.words);
       if (how === "exact") return x >= 1e4 && Number.isInteger(x) ? grouped(x) : String(x);
-      if (how === "short") return shown.endsWith(` ${q.unit}`) ? shown.slice(0, -q.unit.length - 1) : shown.replace(/ \(.*/, "");
+      if (how === "short") return shown.replace(/ \(.*/, "").replace(` ${unitOf(q.unit, lib.words)}`, "");
       return spec.words[name]?.[choice ? choice.value : x] ?? shown;
     }));
   }

@@ -68,9 +68,10 @@ def library(formulas, attributes, names=None):
     quantities = {f.name: f.result for f in formulas} | {n: q for f in formulas for n, q in f.inputs().items()}
     quantities |= {n: REGISTRY[n] for n in names or ()}
     rows = {owner: {row.name: {a: getattr(row, a) for a in sorted(attributes[owner])} for row in CATALOGS[owner].values()} for owner in attributes}
-    words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "calculator", "config")}
+    words = {key: labels.lookup(key) for key in ("error", "allowed", "unit", "join", "calculator", "config")}
     rules = {n: r for f in formulas for n, r in f.all_rules().items()}
     words["rule"] = labels.lookup("rule")
+    words["told"] = {n: t for found in rows.values() for n in found if (t := labels.told(n)) != n}
     return {"formulas": {f.name: f.javascript for f in formulas}, "rules": {n: r.javascript for n, r in rules.items()}, "quantities": {n: described(q) for n, q in quantities.items()},
             "rows": rows, "words": words, "suffixes": units.SUFFIXES, "range": ["gpu", *calibrate.RANGE], "factor": calibrate.FACTOR} | own
 
@@ -230,7 +231,8 @@ class Calculator(Live):
             spec["triangle"] = [f.name for f in triangle]
         if search:
             moving = {*search["axes"], *_moved(self.formulas, set(search["axes"]), self.formulas.values())}
-            goals = [self.formulas[f.name] for f in (search["limit"], search["order"], *search["show"], search.get("goal")) if hasattr(f, "expr")]
+            wanted = [getattr(f, "name", f) for f in (search["limit"], search["order"], *search["show"], search.get("goal"))]
+            goals = [self.formulas[n] for n in wanted if n in self.formulas]
             order = search_order(search["axes"], goals)
             spec["order"] = order | {when: [n for n in order[when] if n in moving] for when in ("first", "then")}
             spec["search"] = {k: v.name if hasattr(v, "name") else [getattr(n, "name", n) for n in v] if k == "show" else v for k, v in search.items()}
@@ -302,7 +304,7 @@ class Calculator(Live):
 
     def table(self):
         """The rows of the readable table: (label, value) of what is set and of what comes out."""
-        set_ = [(labels.text(f"calculator.pick.{o}"), self.params[o]) for o in self.pickers]
+        set_ = [(labels.text(f"calculator.pick.{o}"), labels.told(self.params[o])) for o in self.pickers]
         for name in self.page_spec["show"]:
             if name in self.inputs:
                 set_.append((self.inputs[name].label, self.shown(name)))

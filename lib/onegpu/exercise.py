@@ -11,7 +11,7 @@ import re
 
 import traitlets
 
-from . import labels
+from . import labels, units
 from .calculator import CATALOGS, Live, library, own, row
 from .formula import taken
 
@@ -41,7 +41,7 @@ def exact(x):
 
 
 #: How else than as people read it a value can be shown: ``{gpus:exact}``, and ``{memory:short}`` without the GiB or the unit after the number.
-FORMATS = {"exact": lambda q, x: exact(x), "short": lambda q, x: q.human(x).partition(" (")[0].removesuffix(f" {q.unit}")}
+FORMATS = {"exact": lambda q, x: exact(x), "short": lambda q, x: q.human(x).partition(" (")[0].removesuffix(f" {units.shown(q.unit)}")}
 
 
 class Exercise(Live):
@@ -169,7 +169,7 @@ class Exercise(Live):
             name, how = place[1].removeprefix(THEN), place[2]
             values, picked = (found[THEN], second) if place[1].startswith(THEN) else (found[""], first)
             if name in self.pickers:
-                return picked[name]
+                return labels.told(picked[name])
             if name not in values or how and how not in FORMATS:
                 raise self._wrong(f"exercise.{self.name}", place[0], [*self.pickers, *values, *FORMATS])
             q, x = self.formulas[name].result if name in self.formulas else self.inputs[name], values[name]

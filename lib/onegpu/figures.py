@@ -4,11 +4,15 @@ A figure is SVG with text in it, in the page's own colours (``currentColor``), l
 title says its point, its alt text says what it shows.
 """
 
+import atexit
 import datetime
+import functools
 import html
 import io
+import os
 import re
-import textwrap
+import tempfile
+import unicodedata
 
 from . import compute, coupling, labels, memory, planner, units
 from .catalog import GPUS, MODELS, RUNS
@@ -17,6 +21,7 @@ from .formula import REGISTRY
 #: Safe for colour-blind readers (Okabe and Ito), the same order as the calculator's bars.
 COLOURS = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#f0e442", "#888888"]
 INK = "#010203"  # stands for the page's text colour until the SVG is written
+WIDE = "onegpu wide"  # a font of no shapes
 START = datetime.date(2026, 12, 1)  # "started today": fixed, so that stored outputs do not drift
 
 
@@ -40,22 +45,67 @@ def draw(paint, title, alt, height=3.0, width=5.0):
 
     style = {"svg.fonttype": "none", "svg.hashsalt": "onegpu", "font.size": 11, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
              "xtick.color": INK, "ytick.color": INK, "axes.titlesize": 12, "axes.titlelocation": "left", "axes.spines.top": False,
-             "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 9, "font.family": "DejaVu Sans"}
+             "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 9, "font.family": ["DejaVu Sans", *wide_font()]}
     with rc_context(style):
         canvas = Canvas(figsize=(width, height), layout="constrained")
         axes = canvas.add_subplot()
         paint(axes)
-        axes.set_title("\n".join(textwrap.wrap(title, 38)))
+        axes.set_title("\n".join(wrapped(title, 38)))
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
-    svg = svg[svg.index("<svg"):].replace(INK, "currentColor").replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
+    svg = svg[svg.index("<svg"):].replace(INK, "currentColor").replace(f", '{WIDE}'", "").replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     prefix = "f" + str(abs(hash_text(title)))[:6] + "-"
     svg = re.sub(r'(\bid="|#)([\w.-]+)(?=["\)])', lambda m: m[0] if m[1] == "#" and re.fullmatch(r"[0-9a-f]{6}", m[2]) else m[1] + prefix + m[2], svg)
     svg = svg.replace("<svg ", f'<svg class="onegpu-figure" role="img" aria-label="{html.escape(alt)}" ', 1)
     style = "<style>.onegpu-figure{color:#222}@media(prefers-color-scheme:dark){.onegpu-figure{color:#ddd}}</style>"
     return Figure(svg.replace(">", f">{style}", 1), alt)
+
+
+def is_wide(character):
+    """Whether a character takes the room of two, as Chinese ones and their punctuation do."""
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def wrapped(text, width):
+    """The lines of a text that are at most ``width`` characters long, where a wide one counts twice; those may break anywhere but before punctuation."""
+    parts = re.findall(r"(?:[^\W\d_A-Za-z]|\S[^\s\u3000-\uffef]*)[，。：；、？！）]*\s*", text)
+    lines = [""]
+    for part in parts:
+        if lines[-1] and sum(1 + is_wide(c) for c in (lines[-1] + part).rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
+
+
+@functools.cache
+def wide_font():
+    """A font that knows the room which the labels' wide characters take; it draws nothing, since readers' own fonts do.
+
+    Matplotlib would warn of each character that its font lacks, and take a wrong width for it.
+    """
+    characters = sorted({c for n in labels.languages() for c in str(labels.load(n)) if is_wide(c)})
+    if not characters:
+        return []
+    from fontTools.fontBuilder import FontBuilder
+    from fontTools.ttLib.tables._g_l_y_f import Glyph
+    from matplotlib import font_manager
+
+    font = FontBuilder(1000, isTTF=True)
+    font.setupGlyphOrder([".notdef", "wide"])
+    font.setupCharacterMap({ord(c): "wide" for c in characters})
+    font.setupGlyf({".notdef": Glyph(), "wide": Glyph()})
+    font.setupHorizontalMetrics({".notdef": (500, 0), "wide": (1000, 0)})
+    font.setupHorizontalHeader(ascent=800, descent=-200)
+    font.setupNameTable({"familyName": WIDE, "styleName": "Regular"})
+    font.setupOS2(sTypoAscender=800, sTypoDescender=-200)
+    font.setupPost()
+    with tempfile.NamedTemporaryFile(suffix=".ttf", delete=False) as file:
+        font.save(file)
+    atexit.register(os.unlink, file.name)
+    font_manager.fontManager.addfont(file.name)
+    return [WIDE]
 
 
 def hash_text(text):
@@ -65,10 +115,10 @@ def hash_text(text):
 
 
 class Table:
-    """Rows of text under a header, as Markdown and as plain text."""
+    """Rows of text under a header, as Markdown and as plain text, in the current language."""
 
     def __init__(self, header, rows):
-        self.header, self.rows = list(header), [list(map(str, row)) for row in rows]
+        self.header, self.rows = list(map(labels.told, header)), [[labels.told(str(cell)) for cell in row] for row in rows]
 
     def _repr_markdown_(self):
         sides = ["---:" if i and all(re.match(r"[−$]?\d|–$|none$", row[i]) for row in self.rows) else "---" for i in range(len(self.header))]
@@ -84,9 +134,14 @@ def word(key, **fields):
     return labels.text(f"figure.{key}", **fields)
 
 
+def joined(texts, how="list"):
+    """Texts one after another, as the language does it."""
+    return labels.text(f"join.{how}").join(texts)
+
+
 def symbols():
     """The table of symbols, from the registry of quantities."""
-    rows = [(f"${q.tex}$", f"`{q.name}`", q.label, q.unit or "–", q.allowed) for q in REGISTRY.values()]
+    rows = [(f"${q.tex}$", f"`{q.name}`", q.label, units.shown(q.unit) or "–", q.allowed) for q in REGISTRY.values()]
     return Table(word("symbols").split("|"), rows)
 
 
@@ -111,7 +166,7 @@ def state_against_card(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9)):
         axes.legend(loc="center right")
 
     total = [memory.training_state(params=n) for n in sizes]
-    alt = word("state_alt", gpu=gpu.name, sizes=", ".join(f"{n} {units.human(t, 'B')}" for n, t in zip(names, total, strict=True)))
+    alt = word("state_alt", gpu=gpu.name, sizes=joined(f"{n} {units.human(t, 'B')}" for n, t in zip(names, total, strict=True)))
     return draw(paint, word("state_title"), alt)
 
 
@@ -137,7 +192,7 @@ def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_le
         axes.legend(loc="upper left", ncols=2)
 
     moments = [(f.result.label, units.human(v[f.name], "B")) for f in memory.training_memory.uses]
-    alt = word("over_time_alt", model=model.name, batch=micro_batch, moments=", ".join(f"{a} {b}" for a, b in moments))
+    alt = word("over_time_alt", model=model.name, batch=micro_batch, moments=joined(f"{a} {b}" for a, b in moments))
     return draw(paint, word("over_time_title", model=model.name), alt)
 
 
@@ -156,7 +211,7 @@ def finish_years(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9), tokens
         axes.set_xlabel(word("year_axis"))
         axes.set_ylabel(word("size_axis"))
 
-    alt = word("finish_alt", gpu=gpu.name, date=START.isoformat(), ends=", ".join(f"{n} {int(y)}" for n, y in zip(names, years, strict=True)))
+    alt = word("finish_alt", gpu=gpu.name, date=START.isoformat(), ends=joined(f"{n} {int(y)}" for n, y in zip(names, years, strict=True)))
     return draw(paint, word("finish_title", gpu=gpu.name, year=int(max(years))), alt, height=2.6)
 
 
@@ -217,7 +272,7 @@ def sharding(*, model=MODELS["Llama 2 70B"], gpu=GPUS["A100 80GB"], seq_len=4096
         axes.set_xlabel(word("sharding_axis"))
         axes.legend(loc="upper right", bbox_to_anchor=(1, 0.86))
 
-    alt = word("sharding_alt", model=model.name, rows="; ".join(f"{n}: {units.human(a + b, 'B')}, {units.human(c + d, 'B')}" for n, a, b, c, d in rows))
+    alt = word("sharding_alt", model=model.name, rows=joined((f"{n}{labels.text('join.is')}{joined(units.human(x, 'B') for x in (a + b, c + d))}" for n, a, b, c, d in rows), "parts"))
     return draw(paint, word("sharding_title"), alt, height=4.6)
 
 
@@ -240,7 +295,7 @@ def roofline(*, cards=("A100 80GB", "H100 SXM", "H20"), d_in=4096, d_out=11008):
         axes.set_ylabel(word("flops_axis"))
         axes.legend(loc="lower right")
 
-    ridges = ", ".join(f"{n} {coupling.ridge_tokens(gpu=GPUS[n], d_in=d_in, d_out=d_out):.0f}" for n in cards)
+    ridges = joined(f"{n} {coupling.ridge_tokens(gpu=GPUS[n], d_in=d_in, d_out=d_out):.0f}" for n in cards)
     return draw(paint, word("roofline_title"), word("roofline_alt", ridges=ridges), height=3.4)
 
 
@@ -263,7 +318,9 @@ def decision_tree():
                 axes.text(2.6, i - 0.54, word("no"), color=INK)
             axes.text(2.4 if last else 8.1, i, word(f"use_{kind}"), ha="center", va="center", color=INK, bbox=box | {"edgecolor": "#0072b2", "linewidth": 2})
 
-    alt = " ".join([word("tree_alt"), *(word("tree_line", ask=word(f"ask_{k}").replace("\n", " "), use=word(f"use_{k}").replace("\n", " ")) for k in rungs[:-1]), word(f"use_{rungs[-1]}").replace("\n", " ") + "."])
+    line = labels.text("join.line")
+    ask, use = ({k: word(f"{verb}_{k}").replace("\n", line) for k in ks} for verb, ks in (("ask", rungs[:-1]), ("use", rungs)))
+    alt = line.join([word("tree_alt"), *(word("tree_line", ask=ask[k], use=use[k]) for k in rungs[:-1]), use[rungs[-1]] + labels.text("join.stop").strip()])
     return draw(paint, word("tree_title"), alt, height=5)
 
 
@@ -333,4 +390,4 @@ def finetuned():
         axes.set_ylabel(word("error_axis"))
         axes.legend(loc="upper right")
 
-    return draw(paint, word("finetuned_title"), word("finetuned_alt", count=len(rows), worst=f"{max(abs(m.error) for m in rows):.1%}".replace("%", " %")), height=3)
+    return draw(paint, word("finetuned_title"), word("finetuned_alt", count=len(rows), worst=labels.text("unit.percent", number=f"{max(abs(m.error) for m in rows):.1%}"[:-1])), height=3)

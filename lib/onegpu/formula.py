@@ -221,7 +221,7 @@ class _Latex(LatexPrinter):
         choice = q.choices[int(relation.rhs)]
         if choice is True:
             return rf"\text{{{q.label}}}"
-        colon = labels.text("relation.is" if relation.rel_op == "==" else "relation.is_not")
+        colon = labels.text("join.is" if relation.rel_op == "==" else "relation.is_not")
         return rf"\text{{{q.label}{colon}{q.human(relation.rhs)}}}"
 
 
@@ -619,7 +619,7 @@ class Formula:
         """What the symbols of the equation stand for."""
         symbols = sorted(self.expr.free_symbols, key=list(REGISTRY.values()).index)
         symbols = [q for q in symbols if q.tex in self.latex.partition("=")[2]]
-        return labels.text("relation.where", symbols="; ".join(f"${q.tex}$: {q.label}" for q in [self.result, *symbols]))
+        return labels.text("relation.where", symbols=labels.text("join.parts").join(f"${q.tex}${labels.text('join.is')}{q.label}" for q in [self.result, *symbols]))
 
     @property
     def remark(self):

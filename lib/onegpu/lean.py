@@ -231,6 +231,12 @@ def stylesheet(pages, static, sheets, own):
     return unnamed(css, everything + code), mathematics(everything)
 
 
+def pages_of(out):
+    """The pages of a built edition, without those of another one in a folder of its own."""
+    others = {p.parent for p in out.glob("*/_static")}
+    return sorted(p for p in out.rglob("*.html") if "_static" not in p.parts and others.isdisjoint(p.parents))
+
+
 def trim(out, own):
     """Lighten every page of a built site that has not been lightened yet, and write what they all link.
 
@@ -247,7 +253,7 @@ def trim(out, own):
         If the theme is not as this module expects
     """
     static = out / "_static"
-    texts = {p: p.read_text("utf-8") for p in sorted(out.rglob("*.html")) if "_static" not in p.parts}
+    texts = {p: p.read_text("utf-8") for p in pages_of(out)}
     pages = {p: text for p, text in texts.items() if SHEET.search(text)}  # a page that only redirects has no styles
     fresh = [p for p, page in pages.items() if "_static/site.css?" not in page]
     if not fresh:  # Sphinx has written nothing

@@ -5,17 +5,20 @@ each word of the glossary shows its meaning. Each page describes itself, says wh
 and leads to its source if the book has a public address.
 """
 
+import json
 import os
 import re
 import subprocess
+import tomllib
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.domains import Domain, ObjType
+from sphinx.search.zh import SearchChinese
 from sphinx.transforms import SphinxTransform
 
 from onegpu import __version__
@@ -28,17 +31,16 @@ from .formula import REGISTRY
 PROSE = (nodes.document, nodes.section, nodes.block_quote, nodes.bullet_list, nodes.enumerated_list, nodes.list_item, nodes.paragraph, nodes.emphasis, nodes.strong)
 #: About as much of a description as a search engine shows.
 DESCRIPTION = 200
+#: The project, and its editions: the folder of each by its language; the English one is at the root.
+ROOT = HERE.parents[1]
+EDITIONS = {n: "" if n == "en" else n for n in labels.languages() if n == "en" or (ROOT / n / "_config.yml").is_file()}
 #: Pages that are no document of the book.
 MISSING, SEARCH = "404", "search"
 
 
-def word(config, key, **fields):
-    """A text of the pages, in the language of the edition."""
-    language = (config.language or "en").partition("_")[0]
-    known = {p.stem for p in (HERE / "labels").glob("*.toml")}
-    found = labels.load(language if language in known else "en")["page"]
-    for part in key.split("."):
-        found = found.get(part, "") if isinstance(found, dict) else ""
+def word(key, **fields):
+    """A text of the pages, in the language of the edition; empty if there is none."""
+    found = labels.lookup(f"page.{key}")
     return found.format(**fields) if isinstance(found, str) else ""
 
 
@@ -86,7 +88,7 @@ class Formulas(Domain):
 
     def get_type_name(self, type, primary=False):
         """What the search calls a kind."""
-        return word(self.env.config, f"kind.{type.lname}")
+        return word(f"kind.{type.lname}")
 
     def clear_doc(self, docname):
         """Forget a page that is read again."""
@@ -127,6 +129,33 @@ class IndexEntries(SphinxTransform):
         entries = list({e.lower(): e for e in reversed(entries)}.values())[::-1]
         self.env.get_domain("onegpu").note(self.env.docname, kind, [e for e in entries if " " not in e], target)
         return addnodes.index(entries=[("single", e.replace(";", ","), target, "", None) for e in entries])
+
+
+class Chinese(SearchChinese):
+    """Chinese search that knows the words of this book, and cuts what a reader asks for as the pages were cut."""
+
+    js_splitter_code = r"""
+var splitQuery = query => query.split(/[^\p{L}\p{N}_]+/u).flatMap(part => part.match(/\p{Script=Han}+|\P{Script=Han}+/gu) || []).flatMap(run => {
+  if (!/\p{Script=Han}/u.test(run)) return [run];
+  const known = word => Object.hasOwn(Search._index.terms, word) || Object.hasOwn(Search._index.titleterms, word), words = [];
+  for (let at = 0; at < run.length;) {  // the longest word of the index that begins here
+    let end = run.length;
+    while (end > at + 1 && !known(run.slice(at, end))) end--;
+    if (end > at + 1 || known(run[at])) words.push(run.slice(at, end));
+    at = end;
+  }
+  return words.length ? words : [run];
+});
+"""
+
+    def init(self, options):
+        """Teach the words."""
+        import jieba
+
+        jieba.setLogLevel("WARNING")
+        super().init(options)
+        for term in tomllib.loads((ROOT / "zh" / "terms.toml").read_text("utf-8"))["term"]:
+            jieba.add_word(term["zh"])
 
 
 # -- the glossary ----------------------------------------------------------------------------------
@@ -241,7 +270,7 @@ def description(doctree):
 def describe(app, page, template, context, doctree):
     """Give each page a description, for search engines and for whoever shares its link."""
     title = re.sub("<[^>]*>", "", context.get("title") or "")
-    text = (doctree is not None and description(doctree)) or word(app.config, f"description.{page}", title=context["docstitle"]) or title
+    text = (doctree is not None and description(doctree)) or word(f"description.{page}", title=context["docstitle"]) or title
     tags = {"name": {"description": text}, "property": {"og:title": title, "og:description": text, "og:type": "article", "og:site_name": context["docstitle"]}}
     if page == MISSING:
         tags = {"name": {"description": text, "robots": "noindex"}}
@@ -254,20 +283,69 @@ def describe(app, page, template, context, doctree):
         app.add_js_file(None, body='if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;', priority=900)
 
 
-# -- where the book lives --------------------------------------------------------------------------
+# -- the editions ----------------------------------------------------------------------------------
 
 def edition(app):
-    """The folder of this edition within the project: empty, or ``zh``."""
-    source, root = Path(app.srcdir).resolve(), HERE.parents[1].resolve()
-    return source.relative_to(root).as_posix().strip(".") if source.is_relative_to(root) else ""
+    """The language of the book that is built."""
+    return next((n for n, folder in EDITIONS.items() if folder and Path(app.srcdir).resolve() == (ROOT / folder).resolve()), "en")
 
+
+class SameSections(SphinxTransform):
+    """Give a translated page's sections the ids that they have in English, so that a link to one leads to the same one in any language."""
+
+    default_priority = 250  # before anything takes the ids that the headings give
+
+    def apply(self, **kwargs):
+        """Name the sections of this page in their order."""
+        names = headings(ROOT / f"{self.env.docname}") if edition(self.app) != "en" else []
+        for section, name in zip(self.document.findall(nodes.section), names, strict=False):
+            if name not in self.document.ids:
+                section["ids"] = [name, *section["ids"]]
+                self.document.ids[name] = section
+
+
+def headings(page):
+    """The ids that the headings of an English page give."""
+    notebook, text = page.with_suffix(".ipynb"), page.with_suffix(".md")
+    if notebook.is_file():
+        cells = json.loads(notebook.read_text("utf-8"))["cells"]
+        source = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    else:
+        source = text.read_text("utf-8") if text.is_file() else ""
+    return [nodes.make_id(t) for t in re.findall(r"^#+ +(.*)", source, re.M)]
+
+
+def others(app, page):
+    """The same page in the other editions: (language, address as it is written on this page)."""
+    own, folders = edition(app), {n: ROOT / folder for n, folder in EDITIONS.items()}
+    up = "../" * (page.count("/") + bool(EDITIONS[own]))
+    written = app.builder.get_target_uri(page)
+    for language, folder in EDITIONS.items():
+        if language != own and (page not in app.env.found_docs or any((folders[language] / page).with_suffix(s).is_file() for s in (".ipynb", ".md"))):
+            yield language, up + "/".join(filter(None, [folder, written]))
+
+
+def switch(app, page, template, context, doctree):
+    """A button that leads to the same page in another language, and what tells search engines of it; only where the editions stand side by side."""
+    if not os.environ.get("ONEGPU_EDITIONS") or page == MISSING:
+        return
+    for language, address in others(app, page):
+        name = labels.load(language)["page"]["language"]
+        context["header_buttons"].append({"type": "link", "url": address, "text": name, "tooltip": name, "label": f"language-{language}"})
+    if page in app.env.found_docs:
+        site, pages = app.config.html_baseurl, {edition(app): app.builder.get_target_uri(page), **dict(others(app, page))}
+        for language, address in pages.items():
+            context["metatags"] += f'<link rel="alternate" hreflang="{language}" href="{escape(urljoin(site + app.builder.get_target_uri(page), address) if site else address)}" />\n'
+
+
+# -- where the book lives --------------------------------------------------------------------------
 
 def locate(app, config):
     """Take the addresses of the site and of its repository, if there are any, from the environment or from _config.yml."""
     if site := os.environ.get("ONEGPU_ADDRESS"):
-        config.html_baseurl = "/".join([site.rstrip("/"), *filter(None, [edition(app)]), ""])
+        config.html_baseurl = "/".join([site.rstrip("/"), *filter(None, [EDITIONS[edition(app)]]), ""])
     options = config.html_theme_options
-    options.update(source_options(os.environ.get("ONEGPU_REPOSITORY") or config.onegpu_repository, edition(app)))
+    options.update(source_options(os.environ.get("ONEGPU_REPOSITORY") or config.onegpu_repository, EDITIONS[edition(app)]))
     options["extra_footer"] = options.get("extra_footer", "") + f"<p>{escape(version_line(app))}</p>\n"
 
 
@@ -302,7 +380,7 @@ def build_date(folder):
 def version_line(app):
     """The version, with the day of its sources if it is known."""
     date = build_date(app.srcdir)
-    return word(app.config, "version_of", version=__version__, date=date) if date else word(app.config, "version", version=__version__)
+    return word("version_of", version=__version__, date=date) if date else word("version", version=__version__)
 
 
 def base(app):
@@ -312,9 +390,9 @@ def base(app):
 
 def missing_page(app):
     """The page that a server shows when there is none."""
-    title, home = word(app.config, "missing.title"), app.builder.get_target_uri(app.config.root_doc)
-    links = f'<a class="reference internal" href="{home}">{escape(word(app.config, "missing.home"))}</a>', f'<a class="reference internal" href="{SEARCH}.html">{escape(word(app.config, "missing.search"))}</a>'
-    yield MISSING, {"title": title, "body": f"<h1>{escape(title)}</h1>\n<p>{escape(word(app.config, 'missing.text'))}</p>\n<ul><li>{links[0]}</li>\n<li>{links[1]}</li></ul>\n"}, "page.html"
+    title, home = word("missing.title"), app.builder.get_target_uri(app.config.root_doc)
+    links = f'<a class="reference internal" href="{home}">{escape(word("missing.home"))}</a>', f'<a class="reference internal" href="{SEARCH}.html">{escape(word("missing.search"))}</a>'
+    yield MISSING, {"title": title, "body": f"<h1>{escape(title)}</h1>\n<p>{escape(word('missing.text'))}</p>\n<ul><li>{links[0]}</li>\n<li>{links[1]}</li></ul>\n"}, "page.html"
 
 
 def finish_pages(app, error):
@@ -336,9 +414,12 @@ def setup(app):
     app.add_node(Term, html=(visit_term, depart_term), latex=(only_the_word, only_the_word), text=(only_the_word, only_the_word))
     app.add_domain(Formulas)
     app.add_transform(IndexEntries)
+    app.add_transform(SameSections)
     app.connect("config-inited", locate)
     app.connect("env-updated", read_glossary)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", describe)
+    app.connect("html-page-context", switch, priority=502)  # after the theme's own buttons
+    app.add_search_language(Chinese)
     app.connect("html-collect-pages", missing_page)
     app.connect("build-finished", finish_pages)

@@ -18,6 +18,7 @@ MONTH = YEAR / 12
 
 SI = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"]
 SHORT_SCALE = ["", "k", "M", "B", "T", "Q"]
+MYRIAD = {"万": 1e4, "亿": 1e8, "万亿": 1e12}
 
 #: What a reader may type after a number, by unit: suffix -> factor. Matched case-sensitively first.
 SUFFIXES = {
@@ -26,13 +27,13 @@ SUFFIXES = {
     "FLOP": {f"{p}FLOP": 1000.0**i for i, p in enumerate(SI)},
     "FLOP/s": {f"{p}FLOP/s": 1000.0**i for i, p in enumerate(SI)} | {p: 1000.0**i for i, p in enumerate(SI) if p},
     "s": {"s": 1.0, "ms": 1e-3, "min": MINUTE, "h": HOUR, "d": DAY, "day": DAY, "days": DAY, "month": MONTH,
-          "months": MONTH, "y": YEAR, "year": YEAR, "years": YEAR},
+          "months": MONTH, "y": YEAR, "year": YEAR, "years": YEAR, "秒": 1.0, "分钟": MINUTE, "小时": HOUR, "天": DAY, "个月": MONTH, "年": YEAR},
     "share": {"%": 0.01},
-    "$": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p},
+    "$": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p} | MYRIAD,
     "$/s": {"/h": 1 / HOUR, "$/h": 1 / HOUR},
     "J": {"kWh": 3.6e6, "MWh": 3.6e9, "GWh": 3.6e12},
-    "tokens": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p},
-    "": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p} | {"K": 1e3, "G": 1e9},
+    "tokens": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p} | MYRIAD,
+    "": {p: 1000.0**i for i, p in enumerate(SHORT_SCALE) if p} | {"K": 1e3, "G": 1e9} | MYRIAD,
 }
 
 
@@ -115,6 +116,11 @@ def duration(seconds):
     return f"{significant(seconds * 1000, 3)} ms"
 
 
+def shown(unit):
+    """A unit as it is written in the current language, e.g. ``"tokens"``."""
+    return labels.lookup("unit.name").get(unit, unit)
+
+
 def human(x, unit):
     """Write a value in base units as people read it.
 
@@ -138,7 +144,7 @@ def human(x, unit):
     if unit == "s":
         return duration(x)
     if unit == "share":
-        return f"{significant(100 * x)} %"
+        return labels.text("unit.percent", number=significant(100 * x))
     if unit == "B":
         return _bytes(x)
     if unit == "FLOP":
@@ -155,4 +161,4 @@ def human(x, unit):
         return "".join(_scaled(x / HOUR, 1000.0, SHORT_SCALE)) + " GPU·h"
     if unit == "":
         return "".join(_scaled(x, 1000.0, SHORT_SCALE)) if abs(x) >= 1e6 else significant(x)
-    return f"{''.join(_scaled(x, 1000.0, SHORT_SCALE)) if x >= 1e6 else significant(x)} {unit}"
+    return f"{''.join(_scaled(x, 1000.0, SHORT_SCALE)) if x >= 1e6 else significant(x)} {shown(unit)}"

@@ -1,9 +1,11 @@
 """The words of the library, in one file a language.
 
 A key is a dotted path into ``en.toml``, e.g. ``quantity.params``. Nothing else in the library
-holds text that a reader sees.
+holds text that a reader sees, but for the words of the notebooks' tables, which stand in their
+English cells; another language has them under ``told``.
 """
 
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -20,9 +22,8 @@ def set_language(language):
         If there is no such file.
     """
     global _language
-    known = sorted(p.stem for p in Path(__file__).parent.glob("*.toml"))
-    if language not in known:
-        raise ValueError(f"language = {language!r}: must be one of {', '.join(known)}")
+    if language not in languages():
+        raise ValueError(f"language = {language!r}: must be one of {', '.join(languages())}")
     _language = language
 
 
@@ -52,6 +53,27 @@ def text(key, **fields):
     if found is None:
         raise KeyError(f"no text {key!r} in labels/{_language}.toml")
     return found.format(**fields) if fields else found
+
+
+def languages():
+    """The languages that there are texts for, by code: the names of the files beside this one."""
+    return sorted(p.stem for p in Path(__file__).parent.glob("*.toml"))
+
+
+#: A number in a text, but not one that belongs to a name.
+NUMBER = re.compile(r"(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+def told(text):
+    """A word of a table or a row's name in the current language; English is as it stands.
+
+    A text with numbers is found as it is, or with ``#`` for each of them: ``"# days"``.
+    """
+    known = load(_language).get("told", {})
+    if text in known:
+        return known[text]
+    numbers = iter(NUMBER.findall(text))
+    return re.sub("#", lambda _: next(numbers), known.get(NUMBER.sub("#", text), "")) or text
 
 
 def count(unit, number):

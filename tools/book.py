@@ -1,0 +1,87 @@
+"""Build the book: every edition, side by side, as one site.
+
+``python tools/book.py [folder]`` writes ``folder/_build/html``; by default the folder is the project's own.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "lib"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]))  # for the notebooks' kernels
+
+from onegpu.book import cache_path  # noqa: E402
+from onegpu.pages import EDITIONS  # noqa: E402
+
+JOBS = 2
+
+
+def notebooks(edition):
+    """The notebooks of an edition; the one whose compiler takes as long as several others comes first."""
+    source = ROOT / EDITIONS[edition]
+    return sorted([*source.glob("*.ipynb"), *source.glob("chapters/*.ipynb")], key=lambda p: ("evidence" not in p.stem, p))
+
+
+def output(folder, edition):
+    """Where `jupyter-book build --path-output` writes an edition: the English one into the site, another one beside it first."""
+    return folder / "_build" / edition if EDITIONS[edition] else folder
+
+
+def execute(path):
+    """The notebook at ``path``, run in its folder."""
+    notebook = nbformat.read(path, 4)
+    NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(path.parent)}}).execute()
+    return notebook
+
+
+def fill_caches(folder):
+    """Execute what the caches of the editions do not hold, several at a time; `jupyter-book build` runs one after another."""
+    wanted = []
+    for edition in EDITIONS:
+        cache = get_cache(cache_path(output(folder, edition) / "_build"))
+        cache.change_cache_limit(1000)
+        for path in notebooks(edition):
+            try:
+                cache.match_cache_notebook(nbformat.read(path, 4))
+            except KeyError:
+                wanted.append((cache, path))
+    with ThreadPoolExecutor(JOBS) as pool:
+        for (cache, path), notebook in zip(wanted, pool.map(execute, (path for _, path in wanted)), strict=True):
+            cache.cache_notebook_bundle(CacheBundleIn(nb=notebook, uri=str(path)), check_validity=False, overwrite=True)
+
+
+def build(folder, edition):
+    """Build one edition; what the builder printed, if it failed."""
+    programs = Path(sys.executable).parent
+    command = [programs / "jupyter-book", "build", "-W", "-n", "--keep-going", "--path-output", output(folder, edition), ROOT / EDITIONS[edition]]
+    environment = os.environ | {"ONEGPU_EDITIONS": " ".join(EDITIONS), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.stdout if done.returncode else ""
+
+
+def main(folder):
+    """Build the site under a folder; its path."""
+    fill_caches(folder)
+    with ThreadPoolExecutor(JOBS) as pool:
+        failed = "".join(pool.map(lambda edition: build(folder, edition), EDITIONS))
+    if failed:
+        raise SystemExit(failed)
+    site = folder / "_build" / "html"
+    for edition, place in EDITIONS.items():
+        if place:
+            shutil.rmtree(site / place, ignore_errors=True)
+            shutil.copytree(output(folder, edition) / "_build" / "html", site / place)
+    return site
+
+
+if __name__ == "__main__":
+    print(f"Open {(main(Path(*sys.argv[1:2] or [ROOT]).resolve()) / 'index.html').as_uri()}")
