@@ -96,7 +96,7 @@ gpu_price = Quantity("gpu_price", r"p_\text{gpu}", "$/s", start=FACTS["price_h10
 gpu_power = Quantity("gpu_power", r"P_\text{el}", "W", source="gpu.power_watts", start=700, slider=(50, 2500))
 pue = Quantity("pue", r"\text{PUE}", valid=AT_LEAST_ONE, default=FACTS["pue_google"].value, slider=(1, 2.5))
 gpu_seconds = Quantity("gpu_seconds", r"T_\text{gpu}", "GPU·s", start=3.6e9, slider=(3.6e4, 3.6e12))
-gpu_mtbf = Quantity("gpu_mtbf", r"M_\text{gpu}", "s", slider=(30 * DAY, 36525 * DAY),
+gpu_mtbf = Quantity("gpu_mtbf", r"\text{MTBF}_\text{gpu}", "s", slider=(30 * DAY, 36525 * DAY),
                     start=FACTS["llama3_window"].value * FACTS["llama3_gpus"].value / FACTS["llama3_interruptions"].value)
 checkpoint_time = Quantity("checkpoint_time", r"t_\text{ckpt}", "s", start=FACTS["checkpoint_seconds"].value, slider=(0.1, 3600))
 restart_time = Quantity("restart_time", r"t_\text{restart}", "s", valid=NONNEGATIVE, start=600, slider=(1, 7200))

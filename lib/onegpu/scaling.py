@@ -39,7 +39,7 @@ training_cost = formula(
     cases=[Case(dict(cluster_time=1e6, gpus=1000, gpu_price=2 / HOUR), 1e9 * 2 / 3600, "counted: 1e9 GPU-seconds at $2 an hour")])
 
 training_energy = formula(
-    "training_energy", r"E", "J", gpus * cluster_time.result * gpu_power * pue, uses=[cluster_time],
+    "training_energy", r"\text{energy}", "J", gpus * cluster_time.result * gpu_power * pue, uses=[cluster_time],
     cases=[Case(dict(cluster_time=1720320 * 1800, gpus=2, gpu_power=400, pue=1.1), 1720320 * 0.4 * 1.1 * 3.6e6, "counted: Llama 2 70B's GPU-hours at 400 W and a PUE of 1.1")])
 
 implied_mfu = formula(
@@ -49,7 +49,7 @@ implied_mfu = formula(
 # -- failures ----------------------------------------------------------------------------------------
 
 cluster_mtbf = formula(
-    "cluster_mtbf", r"M", "s", gpu_mtbf / gpus, source=LLAMA3,
+    "cluster_mtbf", r"\text{MTBF}", "s", gpu_mtbf / gpus, source=LLAMA3,
     cases=[Case(dict(gpu_mtbf=1.8243721e8, gpus=16384), 54 * DAY / 419, "Llama 3, section 3.3.4: 419 unexpected interruptions in 54 days", rel=1e-6)])
 
 checkpoint_interval = formula(
