@@ -5,6 +5,7 @@ dollars, joules). This module turns such a number into the text that people read
 calculator's JavaScript does the same with the same tables, and a test holds the two equal.
 """
 
+import re
 from decimal import ROUND_HALF_UP, Decimal
 from math import floor, log10
 
@@ -83,6 +84,27 @@ def _scientific(x, unit):
     if abs(float(text)) >= 10:
         text, power = "1", power + 1
     return f"{text} × 10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))} {unit}"
+
+
+def parse(text, unit):
+    """A typed number in base units, or the text itself if it is none.
+
+    Parameters
+    ----------
+    text : str
+        E.g. ``"7e9"``, ``"7B"``, ``"80 GiB"``, ``"1.5T"``
+    unit : str
+        Base unit of what is typed
+
+    >>> parse("7B", ""), parse("80 GiB", "B"), parse("50 %", "share"), parse("1.5万亿", "tokens")
+    (7000000000.0, 85899345920.0, 0.5, 1500000000000.0)
+    """
+    match = re.fullmatch(r"\$?([-+−]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*)", text.strip(), re.I)
+    if not match:
+        return text
+    known, suffix = {"": 1.0, unit: 1.0} | SUFFIXES.get(unit, {}), match[2].strip()
+    factor = known.get(suffix, next((f for s, f in known.items() if s.lower() == suffix.lower()), None))
+    return text if factor is None else float(match[1].replace(",", "").replace("−", "-")) * factor
 
 
 def duration(seconds):
