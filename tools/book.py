@@ -68,6 +68,34 @@ def build(folder, edition):
     return done.stdout if done.returncode else ""
 
 
+def library():
+    """A code cell that holds the library, to read and to change, and writes it beside its notebook."""
+    files = sorted(p for p in (ROOT / "lib" / "onegpu").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    text = "".join(f"\n%% {p.relative_to(ROOT / 'lib').as_posix()}\n{p.read_text('utf-8')}" for p in files)
+    source = f"""# The book's library: one file after another, written beside this notebook, so that it runs without a repository.
+import pathlib
+
+LIBRARY = r'''{text}'''
+for part in LIBRARY.split("\\n%% ")[1:]:
+    name, _, content = part.partition("\\n")
+    file = pathlib.Path("onegpu-book", "lib", name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content, "utf-8")"""
+    return nbformat.v4.new_code_cell(source, id="library", metadata={"jupyter": {"source_hidden": True}, "cellView": "form"})
+
+
+def complete(source):
+    """The notebooks that readers download and Colab opens: with the library inside, and the repository's address if there is one."""
+    cell, repository = library(), os.environ.get("ONEGPU_REPOSITORY", "")
+    for path in source.rglob("*.ipynb"):
+        notebook = nbformat.read(path, 4)
+        notebook.cells = [c for c in notebook.cells if c.id != cell.id]  # of a build before this one
+        at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code")
+        notebook.cells[at].source = notebook.cells[at].source.replace('REPOSITORY = ""', f"REPOSITORY = {repository!r}")
+        notebook.cells.insert(at, cell)
+        nbformat.write(notebook, path)
+
+
 def main(folder):
     """Build the site under a folder; its path."""
     fill_caches(folder)
@@ -80,6 +108,8 @@ def main(folder):
         if place:
             shutil.rmtree(site / place, ignore_errors=True)
             shutil.copytree(output(folder, edition) / "_build" / "html", site / place)
+    for place in EDITIONS.values():
+        complete(site / place / "_sources")
     return site
 
 

@@ -34,6 +34,8 @@ DESCRIPTION = 200
 #: The project, and its editions: the folder of each by its language; the English one is at the root.
 ROOT = HERE.parents[1]
 EDITIONS = {n: "" if n == "en" else n for n in labels.languages() if n == "en" or (ROOT / n / "_config.yml").is_file()}
+#: The branch that holds the published site.
+PUBLISHED = "gh-pages"
 #: Pages that are no document of the book.
 MISSING, SEARCH = "404", "search"
 
@@ -325,6 +327,13 @@ def others(app, page):
             yield language, up + "/".join(filter(None, [folder, written]))
 
 
+def open_in_colab(app, page, template, context, doctree):
+    """A button that opens the page's notebook in Colab, if it was published at GitHub."""
+    address = colab(app.config.html_theme_options.get("repository_url", ""), EDITIONS[edition(app)], page)
+    if address and doctree is not None and str(app.env.doc2path(page)).endswith(".ipynb"):
+        context["header_buttons"].append({"type": "link", "url": address, "text": "Colab", "label": "launch-colab"})
+
+
 def switch(app, page, template, context, doctree):
     """A button that leads to the same page in another language, and what tells search engines of it; only where the editions stand side by side."""
     if not os.environ.get("ONEGPU_EDITIONS") or page == MISSING:
@@ -350,7 +359,7 @@ def locate(app, config):
 
 
 def source_options(repository, folder):
-    """The theme's buttons that lead to the source: none without a repository's address; Colab reads from GitHub alone.
+    """The theme's buttons that lead to the source: none without a repository's address.
 
     Parameters
     ----------
@@ -360,10 +369,20 @@ def source_options(repository, folder):
         The edition's folder in it
     """
     if not repository:
-        return {"use_edit_page_button": False, "launch_buttons": {}}
-    github = urlsplit(repository).hostname == "github.com"
+        return {"use_edit_page_button": False}
     return {"repository_url": repository.rstrip("/").removesuffix(".git"), "repository_branch": "main", "path_to_docs": folder,
-            "use_edit_page_button": True, "launch_buttons": {"colab_url": "https://colab.research.google.com"} if github else {}}
+            "use_edit_page_button": True}
+
+
+def colab(repository, folder, page):
+    """Where Colab opens a page's notebook as it was published, with the library inside; empty if the repository is not at GitHub.
+
+    >>> colab("https://github.com/someone/book", "zh", "chapters/03-scale-out")
+    'https://colab.research.google.com/github/someone/book/blob/gh-pages/zh/_sources/chapters/03-scale-out.ipynb'
+    """
+    parts = urlsplit(repository)
+    path = "/".join(filter(None, [folder, "_sources", page]))
+    return f"https://colab.research.google.com/github{parts.path}/blob/{PUBLISHED}/{path}.ipynb" if parts.hostname == "github.com" else ""
 
 
 def build_date(folder):
@@ -419,6 +438,7 @@ def setup(app):
     app.connect("env-updated", read_glossary)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", describe)
+    app.connect("html-page-context", open_in_colab, priority=502)
     app.connect("html-page-context", switch, priority=502)  # after the theme's own buttons
     app.add_search_language(Chinese)
     app.connect("html-collect-pages", missing_page)
