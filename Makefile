@@ -3,10 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH := $(CURDIR)/lib
 
-.PHONY: book test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
+.PHONY: book publish push-site colab test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
 	$(BIN)/python tools/book.py
+
+publish: .venv/ready  ## make publish SITE=https://… REPO=https://…: the site for any static host, in .venv/publish/_build/html
+	rm -rf .venv/publish
+	ONEGPU_ADDRESS="$(SITE)" ONEGPU_REPOSITORY="$(REPO)" $(BIN)/python tools/book.py .venv/publish
+
+push-site:  ## what `make publish` made, as the only commit of the branch gh-pages of REPO
+	touch .venv/publish/_build/html/.nojekyll
+	cd .venv/publish/_build/html && rm -rf .git && git init -q -b gh-pages && git add -A && git -c user.name=publish -c user.email=publish@localhost commit -qm "The book as published"
+	cd .venv/publish/_build/html && git -c http.extraheader="$$(git -C "$(CURDIR)" config http.$(GITHUB_SERVER_URL)/.extraheader)" push -q --force "$(REPO)" gh-pages
 
 PYTEST = $(BIN)/python -m pytest -q -p no:cacheprovider
 PAGES = ONEGPU_SITE=.venv/site/_build/html $(PYTEST) tests/test_page.py

@@ -329,7 +329,7 @@ def others(app, page):
 
 def open_in_colab(app, page, template, context, doctree):
     """A button that opens the page's notebook in Colab, if it was published at GitHub."""
-    address = colab(app.config.html_theme_options.get("repository_url", ""), EDITIONS[edition(app)], page)
+    address = colab(repository(app.config), EDITIONS[edition(app)], page)
     if address and doctree is not None and str(app.env.doc2path(page)).endswith(".ipynb"):
         context["header_buttons"].append({"type": "link", "url": address, "text": "Colab", "label": "launch-colab"})
 
@@ -354,8 +354,13 @@ def locate(app, config):
     if site := os.environ.get("ONEGPU_ADDRESS"):
         config.html_baseurl = "/".join([site.rstrip("/"), *filter(None, [EDITIONS[edition(app)]]), ""])
     options = config.html_theme_options
-    options.update(source_options(os.environ.get("ONEGPU_REPOSITORY") or config.onegpu_repository, EDITIONS[edition(app)]))
+    options.update(source_options(repository(config), EDITIONS[edition(app)]))
     options["extra_footer"] = options.get("extra_footer", "") + f"<p>{escape(version_line(app))}</p>\n"
+
+
+def repository(config):
+    """The address of the book's repository, without a trace of git, or empty."""
+    return (os.environ.get("ONEGPU_REPOSITORY") or config.onegpu_repository).rstrip("/").removesuffix(".git")
 
 
 def source_options(repository, folder):
@@ -370,7 +375,7 @@ def source_options(repository, folder):
     """
     if not repository:
         return {"use_edit_page_button": False}
-    return {"repository_url": repository.rstrip("/").removesuffix(".git"), "repository_branch": "main", "path_to_docs": folder,
+    return {"repository_url": repository, "repository_branch": "main", "path_to_docs": folder,
             "use_edit_page_button": True}
 
 
