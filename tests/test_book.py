@@ -96,6 +96,12 @@ def test_variables_and_fonts_that_nothing_names():
     assert lean.unnamed(css, "") == ":root{--a:1px;}p{margin:var(--a);animation:l 1s}@keyframes l{from{top:0}}"
 
 
+def test_characters_of_the_mathematics():
+    """A root draws a sign that stands in no text."""
+    assert lean.mathematics("<math><mi>x</mi></math>") == {*"0123456789", "x", "\U0001d465"}
+    assert "√" in lean.mathematics(book.mathml(r"\sqrt{x}", False))
+
+
 def test_a_changed_theme_fails_the_build(tmp_path):
     """A theme that links no stylesheets, or needs a component that page.js does not have, is noticed."""
     (tmp_path / "page.html").write_text('<link rel="stylesheet" href="_static/one.css" />')
