@@ -72,6 +72,12 @@ def test_table():
     assert table._repr_markdown_().splitlines()[-1] == "| 1 | x\\|y |" and repr(table) == "a | b\n1 | x|y"
 
 
+def test_signs_in_tables():
+    """A column of signed numbers stands at the right; a minus is no hyphen, and zero has no sign."""
+    lines = figures.Table(["a", "b", "c"], [("-x", "-1.5 %", "-1"), ("y", "+0.0 %", "or -2")])._repr_markdown_().splitlines()
+    assert lines[1:] == ["| --- | ---: | --- |", "| -x | −1.5 % | −1 |", "| y | 0.0 % | or -2 |"]
+
+
 @pytest.mark.parametrize("css, kept", [
     (".used,.not{color:red}", ".used{color:red}"),
     ("@media print{.not{color:red}}.used>a:not(.not):hover{color:red}", ".used>a:not(.not):hover{color:red}"),
