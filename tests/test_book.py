@@ -72,6 +72,12 @@ def test_table():
     assert table._repr_markdown_().splitlines()[-1] == "| 1 | x\\|y |" and repr(table) == "a | b\n1 | x|y"
 
 
+def test_signs_in_tables():
+    """A column of signed numbers stands at the right; a minus is no hyphen, and zero has no sign."""
+    lines = figures.Table(["a", "b", "c"], [("-x", "-1.5 %", "-1"), ("y", "+0.0 %", "or -2")])._repr_markdown_().splitlines()
+    assert lines[1:] == ["| --- | ---: | --- |", "| -x | −1.5 % | −1 |", "| y | 0.0 % | or -2 |"]
+
+
 @pytest.mark.parametrize("css, kept", [
     (".used,.not{color:red}", ".used{color:red}"),
     ("@media print{.not{color:red}}.used>a:not(.not):hover{color:red}", ".used>a:not(.not):hover{color:red}"),
@@ -94,6 +100,12 @@ def test_variables_and_fonts_that_nothing_names():
     """They go, and what only they named goes too."""
     css = ":root{--a:1px;--b:var(--c);--c:2px}@font-face{font-family:X;src:url(x)}@keyframes k{from{top:0}}p{margin:var(--a);animation:l 1s}@keyframes l{from{top:0}}"
     assert lean.unnamed(css, "") == ":root{--a:1px;}p{margin:var(--a);animation:l 1s}@keyframes l{from{top:0}}"
+
+
+def test_characters_of_the_mathematics():
+    """A root draws a sign that stands in no text."""
+    assert lean.mathematics("<math><mi>x</mi></math>") == {*"0123456789", "x", "\U0001d465"}
+    assert "√" in lean.mathematics(book.mathml(r"\sqrt{x}", False))
 
 
 def test_a_changed_theme_fails_the_build(tmp_path):

@@ -21,6 +21,7 @@ from onegpu.memory import (
     cards_for_state,
     fits,
     headroom,
+    inference_weights,
     largest_model,
     training_memory,
     training_state,
@@ -293,3 +294,9 @@ def test_verdict_at_the_edge():
         assert fits(usable_bytes=full, overhead_bytes=0, training_memory=peak) == verdict
         spare = headroom(usable_bytes=full, overhead_bytes=0, training_memory=peak)
         assert run("return ONEGPU.formulas.fits({headroom: data})", spare) == verdict
+
+
+def test_legends():
+    """The colon stays with its symbol; what is a word already is left out; one label for two symbols gets their units."""
+    assert r"$M_w\text{:}$ weights [B]; " in inference_weights.legend and r"$\beta_w\text{:}$ weights [B/param]." in inference_weights.legend
+    assert "MFU" not in training_time.legend and r"$T\text{:}$ " in training_time.legend

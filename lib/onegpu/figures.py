@@ -114,14 +114,23 @@ def hash_text(text):
     return zlib.crc32(text.encode())
 
 
+def signed(text):
+    """A number as it is printed: with a minus sign, and zero with none; any other text as it is.
+
+    >>> [signed(t) for t in ("-1.7%", "+0.4%", "-0.0%", "-0.05", "--flag")]
+    ['−1.7%', '+0.4%', '0.0%', '−0.05', '--flag']
+    """
+    return re.sub(r"^[+−](?=[0.]+($|[^\d.]))", "", re.sub(r"^-(?=\d)", "−", text))
+
+
 class Table:
     """Rows of text under a header, as Markdown and as plain text, in the current language."""
 
     def __init__(self, header, rows):
-        self.header, self.rows = list(map(labels.told, header)), [[labels.told(str(cell)) for cell in row] for row in rows]
+        self.header, self.rows = list(map(labels.told, header)), [[labels.told(signed(str(cell))) for cell in row] for row in rows]
 
     def _repr_markdown_(self):
-        sides = ["---:" if i and all(re.match(r"[−$]?\d|–$|none$", row[i]) for row in self.rows) else "---" for i in range(len(self.header))]
+        sides = ["---:" if i and all(re.match(rf"[+−$]?\d|(–|{labels.told('none')})$", row[i]) for row in self.rows) else "---" for i in range(len(self.header))]
         lines = [self.header, sides, *self.rows]
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 

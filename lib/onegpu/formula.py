@@ -616,10 +616,13 @@ class Formula:
 
     @property
     def legend(self):
-        """What the symbols of the equation stand for."""
+        """What the symbols of the equation stand for, but those that are words already; two of one label differ in their units."""
         symbols = sorted(self.expr.free_symbols, key=list(REGISTRY.values()).index)
-        symbols = [q for q in symbols if q.tex in self.latex.partition("=")[2]]
-        return labels.text("relation.where", symbols=labels.text("join.parts").join(f"${q.tex}${labels.text('join.is')}{q.label}" for q in [self.result, *symbols]))
+        symbols = [q for q in (self.result, *(q for q in symbols if q.tex in self.latex.partition("=")[2])) if q.tex != rf"\text{{{q.label}}}"]
+        named = [q.label for q in symbols]
+        colon, space = re.fullmatch(r"(\S+)(\s*)", labels.text("join.is")).groups()  # within the mathematics, so that no line begins with it
+        told = (rf"${q.tex}\text{{{colon}}}${space}{q.label}" + (f" [{units.shown(q.unit)}]" if named.count(q.label) > 1 else "") for q in symbols)
+        return labels.text("relation.where", symbols=labels.text("join.parts").join(told))
 
     @property
     def remark(self):

@@ -164,8 +164,10 @@ def italic(c):
 
 
 def mathematics(pages):
-    """The characters that a font needs for the mathematics of pages."""
+    """The characters that a font needs for the mathematics of pages: those of its text, and the sign that a root draws itself."""
     found = set("0123456789")
+    if re.search("<m(sqrt|root)", pages):
+        found.add("√")
     for formula in re.findall(r"<math\b.*?</math>", pages, re.S):
         found.update(html.unescape(re.sub(r"<annotation.*?</annotation>|<[^>]*>", "", formula, flags=re.S)))
     return found | set(map(italic, found))
