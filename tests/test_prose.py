@@ -147,7 +147,7 @@ def read(text):
         if piece["number"]:
             numbers.append(written)
         else:
-            names += [w for w in re.split(r"[\s`,()<>\[\]]+", written) if DIGIT.search(w)] if kind == "verbatim" else [written]
+            names += [w for w in re.split(r"[\s`,()<>\[\]，。；：、（）]+", written) if DIGIT.search(w)] if kind == "verbatim" else [written]
     return numbers, names
 
 
@@ -218,8 +218,15 @@ def translated(page):
 
 
 def counted(page):
-    """The names that a page is listed with."""
-    return Counter({name: int(n) for name, n in (entry.rsplit(" × ", 1) for entry in LISTED["count"].get(page, []))})
+    """The names that a page is listed with; a page in another language has those of the English one, without its plurals, or its own."""
+    entries = LISTED["count"].get(page, [])
+    if translated(page) and page not in LISTED["count"]:
+        entries = [PLURAL.sub(lambda m: f"{m[1]}-bit" if m[1] else m[2], e) for e in LISTED["count"].get(page.partition("/")[2], [])]
+    return sum((Counter({name: int(n)}) for name, n in (entry.rsplit(" × ", 1) for entry in entries)), Counter())
+
+
+#: A plural of a name, which Chinese does not have.
+PLURAL = re.compile(r"^(?:(\d+) bits|([A-Z]\d+)s)(?= × )")
 
 
 def compared(page, written):
