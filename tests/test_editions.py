@@ -264,6 +264,8 @@ MEASURE = re.compile(r"[-−]?\$?[\d,.]+(?: × 10[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
 
 def is_name(cell):
     """Whether a cell of a table is the same in all languages: code, mathematics, a link, a name, a number with a unit."""
+    if cell in labels.load("zh")["unit"]["name"].values():
+        return True
     cell = re.sub(r"`[^`]*`|\$[^$]*\$|\[[^\]]*\]\([^)]*\)|\*", "", cell).strip()
     if not re.search("[A-Za-z]{2}", cell) or cell in NAMES or MEASURE.fullmatch(cell):
         return True

@@ -145,9 +145,9 @@ def test_the_missing_page(plain, public):
 
 def test_buttons():
     """Colab opens notebooks from GitHub only; without a repository there is no button."""
-    assert pages.source_options("", "") == {"use_edit_page_button": False, "launch_buttons": {}}
-    github, elsewhere = (pages.source_options(f"https://{host}/some/book", "zh") for host in ("github.com", "gitlab.com"))
-    assert github["launch_buttons"] and not elsewhere["launch_buttons"] and elsewhere["use_edit_page_button"] and github["path_to_docs"] == "zh"
+    assert pages.source_options("", "") == {"use_edit_page_button": False} and pages.colab("", "", "index") == ""
+    assert pages.source_options("https://gitlab.com/some/book", "zh")["use_edit_page_button"] and pages.source_options("https://gitlab.com/some/book", "zh")["path_to_docs"] == "zh"
+    assert pages.colab("https://gitlab.com/some/book", "", "index") == "" and "/github/some/book/blob/" in pages.colab("https://github.com/some/book", "", "index")
 
 
 def test_the_date(tmp_path, monkeypatch):
