@@ -495,8 +495,8 @@ var onegpu = (() => {
       const held = Object.entries(state.calibration || {}).filter(([n, { value }]) => state[n] === value), before = { ...state };
       for (const [n] of held) n in spec.start ? before[n] = spec.start[n] : delete before[n];
       const without = held.length ? evaluate(spec, lib, before).values : values, resting = spec.outputs.filter(n => values[n] !== without[n]);
-      const here = where(), far = new Set(held.flatMap(([, { at }]) => Object.keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > lib.factor))
-        .map(n => fill(words.measured_at, { name: label(n), value: show(n, here[n]), at: show(n, at[n]) }))));
+      const exact = (n, x) => n in spec.pickers ? show(n, x) : entry(x, lib.quantities[n].unit, lib.words), here = where(), far = new Set(held.flatMap(([, { at }]) => Object.keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > lib.factor))
+        .map(n => fill(words.measured_at, { name: label(n), value: exact(n, here[n]), at: exact(n, at[n]) }))));
       const drop = make("button", { type: "button" }, words.defaults), text = fill(words.own_run, { values: held.map(([n, { value }]) => pair(label(n), show(n, value))).join(between.list) });
       drop.addEventListener("click", () => announce(null));
       mine.replaceChildren(...(held.length ? [text, " ", ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(between.list) })), " "] : []), drop] : []));
@@ -584,15 +584,15 @@ var onegpu = (() => {
       return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, is(`┊ ${label(capacity)}`), make("b", {}, show(capacity, v[capacity])))] : []), legend];
     }
 
-    // Three shares as a triangle: full at the corners.
+    // Three shares as a triangle: full at the corners; an arrow stands for a point too far out to draw.
     function corners(v) {
-      const names = spec.triangle, W = 340, H = 222, cx = 170, cy = 124, R = 84;
+      const names = spec.triangle, W = 400, H = 222, cx = 200, cy = 136, R = 84, most = 1.12;
       const point = (i, share) => { const angle = -Math.PI / 2 + i * 2 * Math.PI / 3; return [cx + R * share * Math.cos(angle), cy + R * share * Math.sin(angle)]; };
       const ring = share => `<polygon class="onegpu-tick" points="${names.map((_, i) => point(i, share).join(",")).join(" ")}"/>`;
-      const at = names.map((n, i) => point(i, Math.min(1.15, v[n])));
+      const at = names.map((n, i) => point(i, Math.min(most, v[n])));
       return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${names.map(n => pair(label(n), show(n, v[n]))).join(between.list)}">` + [0.25, 0.5, 0.75, 1].map(ring).join("")
-        + `<polygon class="onegpu-shape" points="${at.map(p => p.join(",")).join(" ")}"/>` + at.map(([x, y]) => `<circle cx="${x}" cy="${y}" r="5"/>`).join("")
-        + names.map((n, i) => { const [x, y] = point(i, i ? 1.28 : 1.32); return `<text x="${x}" y="${y}" text-anchor="middle">${label(n)}</text><text x="${x}" y="${y + 14}" text-anchor="middle">${show(n, v[n])}</text>`; }).join("") + "</svg>";
+        + `<polygon class="onegpu-shape" points="${at.map(p => p.join(",")).join(" ")}"/>` + at.map(([x, y], i) => v[names[i]] > most ? `<path transform="translate(${x} ${y}) rotate(${120 * i})" d="M-7 4 0-8 7 4z"/>` : `<circle cx="${x}" cy="${y}" r="5"/>`).join("")
+        + names.map((n, i) => { const x = [200, 300, 100][i], y = i ? 204 : 12; return `<text x="${x}" y="${y}" text-anchor="middle">${label(n)}</text><text x="${x}" y="${y + 14}" text-anchor="middle">${show(n, v[n])}</text>`; }).join("") + "</svg>";
     }
 
     // A log–log curve with the reader's point on it.
