@@ -398,21 +398,26 @@ var onegpu = (() => {
       } else {
         const range = make("input", { type: "range", min: 0, max: q.slider.steps, step: 1, "aria-label": q.label, ...common });
         const box = make("input", { type: "text", id: field, autocomplete: "off", spellcheck: "false", ...common });
-        let last = 0;
+        let last = 0, was, bad, typed;
         range.addEventListener("input", () => {
           const now = valueOf(spec, lib, state, name), position = +range.value;
           let x = at(q.slider, q, position);
           if (x === now && position !== last) x = Math.min(q.slider.high, Math.max(q.slider.low, x + Math.sign(position - last)));  // whole numbers: each step moves
           last = position;
+          typed = undefined;
           set(name, x);
         });
-        box.addEventListener("change", () => { row.typed = box.value; set(name, parse(box.value, q.unit, lib.suffixes)); });
+        box.addEventListener("change", () => { typed = box.value; bad = undefined; set(name, parse(box.value, q.unit, lib.suffixes)); });
         row.parts = [range, box];
-        row.write = (x, wrong) => {
-          range.value = last = positionOf(q.slider, x);
-          range.setAttribute("aria-valuetext", typeof x === "number" ? entry(x, q.unit, lib.words) : String(x));
-          if (!wrong) row.typed = undefined;
-          box.value = wrong && row.typed !== undefined ? row.typed : entry(x, q.unit, lib.words);
+        row.write = (x, wrong, moving) => {
+          if (x === was && wrong === bad) return;  // most rows, at most steps
+          was = x;
+          bad = wrong;
+          if (!moving) range.value = last = positionOf(q.slider, x);
+          if (!wrong) typed = undefined;
+          const text = entry(x, q.unit, lib.words);
+          range.setAttribute("aria-valuetext", text);
+          box.value = typed ?? text;
         };
       }
       row.note = make("small", { id: `${field}-note`, class: "onegpu-note" });
@@ -530,8 +535,7 @@ var onegpu = (() => {
       const { values, errors } = refused ? { values: {}, errors: { model: refused } } : evaluate(spec, lib, state), failed = Object.keys(errors).length > 0;
       for (const name in rows) {
         const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
-        if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x, name in errors);
-        else { row.parts[1].value = entry(x, lib.quantities[name].unit, lib.words); row.parts[0].setAttribute("aria-valuetext", row.parts[1].value); }
+        row.write(x, name in errors, name === by && document.activeElement === row.parts[0]);
         row.parts.forEach(p => { p.disabled = Boolean(row.idle) && !failed; p.setAttribute("aria-invalid", name in errors); });
         row.note.textContent = errors[name] || (failed ? "" : row.idle) || "";
         row.node.classList.toggle("onegpu-wrong", name in errors);
