@@ -378,7 +378,7 @@ var onegpu = (() => {
     const between = lib.words.join, is = text => text + between.is, pair = (name, text) => `${name} ${text}`.replace("） ", "）");
     const move = (next, name) => { const before = state; state = next; update(name); changed(state, before); };
     const set = (name, value) => move(changeOf(spec, state, name, value), name);
-    const rows = {};
+    const rows = {}, printed = full(spec, { ...spec.start });
     const reset = make("button", { type: "button" }, words.reset);
 
     function control(name) {
@@ -462,11 +462,11 @@ var onegpu = (() => {
 
     const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
-    const judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
+    const other = make("p", { class: "onegpu-moment" }), judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
     use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))) || (said.textContent = words.in_use));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
-    reset.addEventListener("click", () => { refused = null; state = full(spec, { ...spec.start }); update(); changed(state); });
+    reset.addEventListener("click", () => { refused = null; state = printed; update(); changed(state); });
     const text = make("textarea", { class: "onegpu-copied", readonly: true, spellcheck: "false", "aria-label": words.text, hidden: true }), said = make("span", { role: "status" });
     const copying = (word, write) => {
       const button = make("button", { type: "button" }, word);
@@ -482,7 +482,7 @@ var onegpu = (() => {
     };
     const copies = make("p", { class: "onegpu-copies" }, ...(site ? [copying(words.copy_link, site.link)] : []), ...(spec.python ? [copying(words.copy_python, () => pythonCode(spec, lib, state))] : []), said);
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, copies, text, live));
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, other, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, copies, text, live));
     let speak, think, jobs = 0, refused = null;
 
     // Measured values for every calculator, or null to do without them: an event, so that other views of a notebook hear it too.
@@ -493,6 +493,12 @@ var onegpu = (() => {
       const found = {};
       for (const n of lib.range) { if (n in spec.pickers) found[n] = state[n]; else if (n in spec.inputs) found[n] = valueOf(spec, lib, state, n); }
       return found;
+    }
+
+    // The inputs that do not hold what the book printed: a value from another page should not pass for the example's.
+    function differing() {
+      const names = Object.keys({ ...printed, ...spec.inputs, ...state }).filter(n => n in spec.pickers ? state[n] !== printed[n] : n in spec.inputs && (n in state || n in printed) && valueOf(spec, lib, state, n) !== valueOf(spec, lib, printed, n));
+      return names.length ? fill(words.differs, { names: names.slice(0, 6).map(label).join(between.list) + (names.length > 6 ? "…" : "") }) : "";
     }
 
     // The inputs that hold a measured value, the outputs that rest on them, and how far from the measurement they are used.
@@ -544,6 +550,7 @@ var onegpu = (() => {
         cells[name].textContent = errors[name] || (failed ? "–" : show(name, values[name]));
         cells[name].classList.toggle("onegpu-bad", name in errors || (lib.quantities[name].choices || [])[values[name]]?.value === "no");
       }
+      other.textContent = differing();
       failed ? mine.replaceChildren() : ownRun(values);
       judgement.textContent = spec.judge && !failed ? judged(spec.judge, lib, values) : "";
       use.disabled = failed || !!spec.calibrate && Object.values(spec.calibrate).some(n => values[n] === 0);  // no overhead is no measurement of one
