@@ -17,6 +17,9 @@
     });
   }
 
+  // Escape closes the meaning of a word, until the pointer or the focus moves on.
+  for (const type of ["keydown", "mouseover", "focusin"]) addEventListener(type, event => document.documentElement.classList.toggle("onegpu-shut", event.key === "Escape"));
+
   // In the contents, the last section that has begun in the upper two fifths of the window, and those around it.
   const links = [...document.querySelectorAll(".bd-toc-nav a[href^='#']")].map(link => [link, document.getElementById(decodeURIComponent(link.hash.slice(1)))]).filter(([, section]) => section);
   let waiting = false;
