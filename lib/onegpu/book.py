@@ -21,7 +21,10 @@ from sphinx.util import logging
 
 from . import labels, lean, pages
 from .calculator import HERE, modules, site_script
+from .figures import is_wide
 
+#: A table's cell of more characters has a width of its own.
+LONG = 24
 #: Packages whose version can change a stored output.
 OUTPUT_PACKAGES = ("sympy", "numpy", "matplotlib", "anywidget", "ipywidgets")
 SCRIPTS = ("onegpu-site.js", "calculator.js", "page.js")
@@ -124,6 +127,18 @@ class EquationTargets(SphinxTransform):
                 self.document.note_explicit_target(node, node)
 
 
+class LongCells(SphinxTransform):
+    """Mark the cells of tables whose text is long, so that a narrow page does not squeeze them into one word a line."""
+
+    default_priority = 700
+
+    def apply(self, **kwargs):
+        """Mark them."""
+        for cell in self.document.findall(nodes.entry):
+            if sum(1 + is_wide(c) for c in cell.astext()) > LONG:
+                cell["classes"].append("onegpu-long")
+
+
 # -- the page --------------------------------------------------------------------------------------
 
 def write_static(app):
@@ -180,6 +195,7 @@ def setup(app):
     """Register with Sphinx."""
     app.add_html_math_renderer("mathml", inline_renderers=(visit_inline, None), block_renderers=(visit_block, None))
     app.add_transform(EquationTargets)
+    app.add_transform(LongCells)
     app.connect("config-inited", configure, priority=100)
     app.connect("builder-inited", write_static)
     app.connect("build-finished", finish, priority=900)  # after the theme, which writes its colours of code only then

@@ -7,9 +7,9 @@ var onegpu = (() => {
   // -- numbers as people read them: the same tables and rules as units.py ----------------------
 
   const SI = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"], SHORT = ["", "k", "M", "B", "T", "Q"];
-  const YEAR = 365.25 * 86400, MONTH = YEAR / 12;
+  const { entries, fromEntries, keys } = Object, YEAR = 365.25 * 86400, MONTH = YEAR / 12;
   const python = x => x === Infinity ? "inf" : x === -Infinity ? "-inf" : Number.isNaN(x) ? "nan" : x;
-  const plain = v => Object.fromEntries(Object.entries(v).map(([n, x]) => [n, typeof x === "number" && !Number.isInteger(x) ? +x.toPrecision(6) : x]));  // as in formula.py
+  const plain = v => fromEntries(entries(v).map(([n, x]) => [n, typeof x === "number" && !Number.isInteger(x) ? +x.toPrecision(6) : x]));  // as in formula.py
   const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (whole, key) => key in fields ? python(fields[key]) : whole);
 
   function significant(x, digits = 4) {
@@ -87,7 +87,7 @@ var onegpu = (() => {
     const clean = text.trim().replace(/^\$/, "").replace(/^−/, "-"), match = clean.match(/^([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*)$/i);
     if (!match) return text.trim();
     const table = suffixes[unit] || {}, suffix = match[2].trim();
-    const key = suffix === "" ? "" : suffix in table ? suffix : Object.keys(table).find(k => k.toLowerCase() === suffix.toLowerCase());
+    const key = suffix === "" ? "" : suffix in table ? suffix : keys(table).find(k => k.toLowerCase() === suffix.toLowerCase());
     const x = Number(match[1].replace(/,/g, ""));
     return suffix === "" || suffix === unit ? x : key === undefined ? text.trim() : x * table[key];
   }
@@ -106,8 +106,8 @@ var onegpu = (() => {
   }
 
   function valueOf(spec, lib, state, name) {
-    const { source, start } = spec.inputs[name];
     if (name in state) return state[name];
+    const { source, start } = spec.inputs[name];
     if (!source) return start;
     const [owner, attribute] = source.split(".");
     return rowOf(lib, state, owner)[attribute];
@@ -146,7 +146,7 @@ var onegpu = (() => {
     if (config === null || typeof config !== "object" || Array.isArray(config)) refuse("object", { name: file });
     const get = key => has(config, key) && config[key] !== null ? config[key] : undefined, family = get("model_type");
     if (typeof family !== "string" || !has(lib.families, family)) {
-      const allowed = fill(lib.words.allowed.one_of, { choices: Object.keys(lib.families).sort().join(", ") });
+      const allowed = fill(lib.words.allowed.one_of, { choices: keys(lib.families).sort().join(", ") });
       family === undefined ? refuse("missing", { name: "model_type", allowed }) : refuse("must_be", { name: "model_type", value: put(family), allowed });
     }
     const found = {}, v = {}, given = x => typeof x === "function" ? x(v) : x;
@@ -168,11 +168,11 @@ var onegpu = (() => {
       if (most !== undefined && x > given(most)) refuse("must_be", { name, value: put(x), allowed: fill(words.at_most, { most: given(most) }) });
       return x;
     };
-    for (const [field, value] of Object.entries(lib.families[family])) {
+    for (const [field, value] of entries(lib.families[family])) {
       found[field] = value !== null && typeof value === "object" ? read(field, value) : whole(field, value);
       v[field] = Number(found[field]);
     }
-    const shape = Object.fromEntries(Object.entries(found).filter(([field]) => field[0] !== "_")), name = get("_name_or_path");
+    const shape = fromEntries(entries(found).filter(([field]) => field[0] !== "_")), name = get("_name_or_path");
     shape.name = name && typeof name === "string" ? name : family;
     counted(lib, shape);
     return shape;
@@ -190,13 +190,13 @@ var onegpu = (() => {
       const row = rowOf(lib, state, owner);
       if (row && row[one] !== row[other]) errors[owner] = fill(lib.words.calculator.parted, { name: owner, value: state[owner] });
     }
-    if (Object.keys(errors).length) return { values: {}, errors };
+    if (keys(errors).length) return { values: {}, errors };
     for (const { axis } of Object.values(spec.largest || {})) v[axis] ??= 1;
     for (const name of spec.formulas) v[name] = lib.formulas[name](v);
     const broken = (spec.rules || []).find(name => !lib.rules[name](v));
     if (broken) {
       const message = lib.words.rule[broken];
-      const shown = Object.fromEntries(Object.entries(plain(v)).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
+      const shown = fromEntries(entries(plain(v)).map(([n, x]) => [n, lib.quantities[n].choices ? lib.quantities[n].choices[x]?.value : x]));
       return { values: v, errors: { [owned(spec, message.match(/\{(\w+)\}/)[1])]: fill(message, shown) } };
     }
     for (const name in searches && spec.largest) {
@@ -230,9 +230,9 @@ var onegpu = (() => {
   // Every combination of the axes: those that break no rule and stay within the limit, in order.
   // A generator, so that a page can pause it: it yields now and then, and returns what it found.
   function* searching(spec, lib, state) {
-    const { axes, limit, order, goal } = spec.search, names = Object.keys(axes), { values, errors } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
+    const { axes, limit, order, goal } = spec.search, names = keys(axes), { values, errors } = evaluate({ ...spec, rules: [], outputs: [] }, lib, state);
     const found = { plans: [], refused: {}, count: 0 };
-    if (Object.keys(errors).length) return found;
+    if (keys(errors).length) return found;
     const tried = names.map(n => axes[n]), v = { ...values }, refuse = (n, k) => { if (k) found.refused[n] = (found.refused[n] || 0) + k; };
     const size = () => tried.reduce((n, t) => n * t.length, 1), { alone, first, then } = spec.order;
     found.count = size();
@@ -254,7 +254,7 @@ var onegpu = (() => {
         broken = v[limit] >= 0 ? null : "memory";
       }
       if (broken) refuse(broken, 1);
-      else found.plans.push({ ...Object.fromEntries(names.map((n, i) => [n, tried[i][at[i]]])), ...Object.fromEntries(spec.search.show.map(n => [n, v[n]])), [order]: v[order], ...(goal && { [goal]: v[goal] }) });
+      else found.plans.push({ ...fromEntries(names.map((n, i) => [n, tried[i][at[i]]])), ...fromEntries(spec.search.show.map(n => [n, v[n]])), [order]: v[order], ...(goal && { [goal]: v[goal] }) });
       let i = names.length - 1;
       while (++at[i] === codes[i].length) { at[i] = 0; if (--i < 0) break search; }
     }
@@ -286,7 +286,7 @@ var onegpu = (() => {
 
   // Once a reader has the node in view: a page that opens does not work for what may never be read.
   function seen(node, then) {
-    const watch = new IntersectionObserver(entries => { if (entries.some(e => e.isIntersecting)) { watch.disconnect(); then(); } }, { rootMargin: "50%" });
+    const watch = new IntersectionObserver(all => { if (all.some(e => e.isIntersecting)) { watch.disconnect(); then(); } }, { rootMargin: "50%" });
     watch.observe(node);
   }
 
@@ -317,17 +317,17 @@ var onegpu = (() => {
   // Whether any other value of a control changes anything shown.
   function matters(spec, lib, state, name, names = shown(spec)) {
     const now = evaluate(spec, lib, state, false).values;  // a search's limit stands for it
-    const changed = other => { const { values, errors } = evaluate(spec, lib, changeOf(spec, state, name, other), false); return Object.keys(errors).length > 0 || names.some(n => values[n] !== now[n]); };
+    const changed = other => { const { values, errors } = evaluate(spec, lib, changeOf(spec, state, name, other), false); return keys(errors).length > 0 || names.some(n => values[n] !== now[n]); };
     return alternatives(spec, lib, state, name).some(changed);
   }
 
   // The choice that keeps a control from mattering, if one does.
   function* blocking(spec, lib, state, name) {
-    for (const other of Object.keys(spec.inputs)) {
+    for (const other of keys(spec.inputs)) {
       if (other === name || !lib.quantities[other].choices) continue;
       for (const value of alternatives(spec, lib, state, other)) {
         const next = { ...state, [other]: value };
-        if (Object.keys(evaluate(spec, lib, next, false).errors).length === 0 && matters(spec, lib, next, name)) return other;
+        if (keys(evaluate(spec, lib, next, false).errors).length === 0 && matters(spec, lib, next, name)) return other;
         yield;
       }
     }
@@ -364,7 +364,7 @@ var onegpu = (() => {
 
   const make = (tag, attributes = {}, ...children) => {
     const node = document.createElement(tag);
-    for (const [key, value] of Object.entries(attributes)) value === false || value === undefined ? 0 : node.setAttribute(key, value === true ? "" : value);
+    for (const [key, value] of entries(attributes)) value === false || value === undefined ? 0 : node.setAttribute(key, value === true ? "" : value);
     node.append(...children);
     return node;
   };
@@ -376,9 +376,10 @@ var onegpu = (() => {
     const label = name => name in spec.pickers ? words.pick[name] : lib.quantities[name].label;
     const show = (name, x) => { const q = lib.quantities[name]; return name in spec.pickers ? told(x, lib.words) : q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
     const between = lib.words.join, is = text => text + between.is, pair = (name, text) => `${name} ${text}`.replace("） ", "）");
+    const valueNow = name => valueOf(spec, lib, state, name);
     const move = (next, name) => { const before = state; state = next; update(name); changed(state, before); };
     const set = (name, value) => move(changeOf(spec, state, name, value), name);
-    const rows = {};
+    const rows = {}, printed = full(spec, { ...spec.start });
     const reset = make("button", { type: "button" }, words.reset);
 
     function control(name) {
@@ -398,21 +399,26 @@ var onegpu = (() => {
       } else {
         const range = make("input", { type: "range", min: 0, max: q.slider.steps, step: 1, "aria-label": q.label, ...common });
         const box = make("input", { type: "text", id: field, autocomplete: "off", spellcheck: "false", ...common });
-        let last = 0;
+        let last = 0, was, bad, typed;
         range.addEventListener("input", () => {
-          const now = valueOf(spec, lib, state, name), position = +range.value;
+          const now = valueNow(name), position = +range.value;
           let x = at(q.slider, q, position);
           if (x === now && position !== last) x = Math.min(q.slider.high, Math.max(q.slider.low, x + Math.sign(position - last)));  // whole numbers: each step moves
           last = position;
+          typed = undefined;
           set(name, x);
         });
-        box.addEventListener("change", () => { row.typed = box.value; set(name, parse(box.value, q.unit, lib.suffixes)); });
+        box.addEventListener("change", () => { typed = box.value; bad = undefined; set(name, parse(box.value, q.unit, lib.suffixes)); });
         row.parts = [range, box];
-        row.write = (x, wrong) => {
-          range.value = last = positionOf(q.slider, x);
-          range.setAttribute("aria-valuetext", typeof x === "number" ? entry(x, q.unit, lib.words) : String(x));
-          if (!wrong) row.typed = undefined;
-          box.value = wrong && row.typed !== undefined ? row.typed : entry(x, q.unit, lib.words);
+        row.write = (x, wrong, moving) => {
+          if (x === was && wrong === bad) return;  // most rows, at most steps
+          was = x;
+          bad = wrong;
+          if (!moving) range.value = last = positionOf(q.slider, x);
+          if (!wrong) typed = undefined;
+          const text = entry(x, q.unit, lib.words);
+          range.setAttribute("aria-valuetext", text);
+          box.value = typed ?? text;
         };
       }
       row.note = make("small", { id: `${field}-note`, class: "onegpu-note" });
@@ -451,17 +457,17 @@ var onegpu = (() => {
       shape ? move(changeOf(spec, { ...state, shape }, "model", shape.name)) : update();
     }
 
-    const first = spec.show, rest = Object.keys(spec.inputs).filter(n => !first.includes(n) && !spec.inputs[n].quiet);
+    const first = spec.show, rest = keys(spec.inputs).filter(n => !first.includes(n) && !spec.inputs[n].quiet);
     const controls = make("div", { class: "onegpu-controls" }, ...first.map(control));
     if (rest.length) controls.append(make("details", {}, make("summary", {}, words.more), ...rest.map(control)));
 
-    const cells = Object.fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
+    const cells = fromEntries(spec.outputs.map(name => [name, make("output", { "data-name": name })]));
     const table = make("table", {}, make("caption", { class: "onegpu-hidden" }, words.results), make("tbody", {}, ...spec.outputs.map(name => make("tr", {}, make("th", { scope: "row" }, label(name)), make("td", {}, cells[name])))));
-    const judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
-    use.addEventListener("click", () => announce(Object.fromEntries(Object.entries(spec.calibrate).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))) || (said.textContent = words.in_use));
+    const other = make("p", { class: "onegpu-moment" }), judgement = make("p", { class: "onegpu-moment" }), mine = make("p", { class: "onegpu-moment" }), use = make("button", { type: "button" }, words.calibrate || "");
+    use.addEventListener("click", () => announce(fromEntries(entries(spec.calibrate).map(([n, from]) => [n, { value: root.onegpu.values[from], at: where() }]))) || (said.textContent = words.in_use));
     const live = make("p", { class: "onegpu-hidden", "aria-live": "polite" }), stack = make("div", { class: "onegpu-stack" }), curve = make("div", { class: "onegpu-curve" });
     const list = make("div", { class: "onegpu-plans" }), advice = make("div");
-    reset.addEventListener("click", () => { refused = null; state = full(spec, { ...spec.start }); update(); changed(state); });
+    reset.addEventListener("click", () => { refused = null; state = printed; update(); changed(state); });
     const text = make("textarea", { class: "onegpu-copied", readonly: true, spellcheck: "false", "aria-label": words.text, hidden: true }), said = make("span", { role: "status" });
     const copying = (word, write) => {
       const button = make("button", { type: "button" }, word);
@@ -477,7 +483,7 @@ var onegpu = (() => {
     };
     const copies = make("p", { class: "onegpu-copies" }, ...(site ? [copying(words.copy_link, site.link)] : []), ...(spec.python ? [copying(words.copy_python, () => pythonCode(spec, lib, state))] : []), said);
     root.replaceChildren(make("section", { class: "onegpu", "aria-label": spec.title },
-      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, copies, text, live));
+      make("p", { class: "onegpu-title" }, spec.title, reset), make("div", { class: "onegpu-grid" }, controls, make("div", { class: "onegpu-results" }, table, other, judgement, ...(spec.calibrate ? [use] : []), mine, stack, curve)), list, advice, copies, text, live));
     let speak, think, jobs = 0, refused = null;
 
     // Measured values for every calculator, or null to do without them: an event, so that other views of a notebook hear it too.
@@ -486,17 +492,23 @@ var onegpu = (() => {
     // What a calibration depends on, as it is here.
     function where() {
       const found = {};
-      for (const n of lib.range) { if (n in spec.pickers) found[n] = state[n]; else if (n in spec.inputs) found[n] = valueOf(spec, lib, state, n); }
+      for (const n of lib.range) if (n in spec.pickers || n in spec.inputs) found[n] = valueNow(n);
       return found;
+    }
+
+    // The inputs that do not hold what the book printed: a value from another page should not pass for the example's.
+    function differing() {
+      const names = [...keys(spec.pickers), ...keys(spec.inputs)].filter(n => (n in state || n in printed) && valueNow(n) !== valueOf(spec, lib, printed, n));
+      return names.length ? fill(words.differs, { names: names.slice(0, 6).map(label).join(between.list) + (names.length > 6 ? "…" : "") }) : "";
     }
 
     // The inputs that hold a measured value, the outputs that rest on them, and how far from the measurement they are used.
     function ownRun(values) {
-      const held = Object.entries(state.calibration || {}).filter(([n, { value }]) => state[n] === value), before = { ...state };
+      const held = entries(state.calibration || {}).filter(([n, { value }]) => state[n] === value), before = { ...state };
       for (const [n] of held) n in spec.start ? before[n] = spec.start[n] : delete before[n];
       const without = held.length ? evaluate(spec, lib, before).values : values, resting = spec.outputs.filter(n => values[n] !== without[n]);
-      const here = where(), far = new Set(held.flatMap(([, { at }]) => Object.keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > lib.factor))
-        .map(n => fill(words.measured_at, { name: label(n), value: show(n, here[n]), at: show(n, at[n]) }))));
+      const exact = (n, x) => n in spec.pickers ? show(n, x) : entry(x, lib.quantities[n].unit, lib.words), here = where(), far = new Set(held.flatMap(([, { at }]) => keys(at).filter(n => n in here && (n in spec.pickers ? here[n] !== at[n] : Math.max(here[n] / at[n], at[n] / here[n]) > lib.factor))
+        .map(n => fill(words.measured_at, { name: label(n), value: exact(n, here[n]), at: exact(n, at[n]) }))));
       const drop = make("button", { type: "button" }, words.defaults), text = fill(words.own_run, { values: held.map(([n, { value }]) => pair(label(n), show(n, value))).join(between.list) });
       drop.addEventListener("click", () => announce(null));
       mine.replaceChildren(...(held.length ? [text, " ", ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(between.list) })), " "] : []), drop] : []));
@@ -505,15 +517,15 @@ var onegpu = (() => {
 
     // The plans that fit, fastest first, and why the others were refused.
     function plans(found, failed) {
-      const { axes, show: columns, order } = spec.search, names = [order, ...columns, ...Object.keys(axes)];
-      const same = p => !failed && Object.keys(axes).every(n => p[n] === valueOf(spec, lib, state, n));
+      const { axes, show: columns, order } = spec.search, names = [order, ...columns, ...keys(axes)];
+      const same = p => !failed && keys(axes).every(n => p[n] === valueNow(n));
       const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
       const row = p => {
         const button = make("button", { type: "button", "aria-pressed": String(same(p)) }, same(p) ? words.used : words.use);
-        button.addEventListener("click", () => move({ ...state, ...Object.fromEntries(Object.keys(axes).map(n => [n, p[n]])) }));
+        button.addEventListener("click", () => move({ ...state, ...fromEntries(keys(axes).map(n => [n, p[n]])) }));
         return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
       };
-      const reasons = Object.entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(between.list);
+      const reasons = entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(between.list);
       const title = found.plans.length ? fill(words.plans, { found: grouped(found.plans.length), count: grouped(found.count) }) : fill(words.none, { count: grouped(found.count) });
       return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
         ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];
@@ -527,11 +539,10 @@ var onegpu = (() => {
     }
 
     function update(by) {
-      const { values, errors } = refused ? { values: {}, errors: { model: refused } } : evaluate(spec, lib, state), failed = Object.keys(errors).length > 0;
+      const { values, errors } = refused ? { values: {}, errors: { model: refused } } : evaluate(spec, lib, state), failed = keys(errors).length > 0;
       for (const name in rows) {
-        const row = rows[name], x = name in spec.pickers ? state[name] : valueOf(spec, lib, state, name);
-        if (!(name === by && document.activeElement === row.parts[0] && row.parts.length > 1)) row.write(x, name in errors);
-        else { row.parts[1].value = entry(x, lib.quantities[name].unit, lib.words); row.parts[0].setAttribute("aria-valuetext", row.parts[1].value); }
+        const row = rows[name], x = valueNow(name);
+        row.write(x, name in errors, name === by && document.activeElement === row.parts[0]);
         row.parts.forEach(p => { p.disabled = Boolean(row.idle) && !failed; p.setAttribute("aria-invalid", name in errors); });
         row.note.textContent = errors[name] || (failed ? "" : row.idle) || "";
         row.node.classList.toggle("onegpu-wrong", name in errors);
@@ -540,6 +551,7 @@ var onegpu = (() => {
         cells[name].textContent = errors[name] || (failed ? "–" : show(name, values[name]));
         cells[name].classList.toggle("onegpu-bad", name in errors || (lib.quantities[name].choices || [])[values[name]]?.value === "no");
       }
+      other.textContent = differing();
       failed ? mine.replaceChildren() : ownRun(values);
       judgement.textContent = spec.judge && !failed ? judged(spec.judge, lib, values) : "";
       use.disabled = failed || !!spec.calibrate && Object.values(spec.calibrate).some(n => values[n] === 0);  // no overhead is no measurement of one
@@ -547,7 +559,7 @@ var onegpu = (() => {
       curve.innerHTML = (spec.curve && !failed ? plot(values) : "") + (spec.triangle && !failed ? corners(values) : "");
       const job = ++jobs, current = () => job === jobs, settled = () => { root.onegpu.settled = true; };
       root.onegpu = { values, errors, state, settled: failed && !spec.search };
-      if (!spec.search && !failed) slowly(idling(spec, lib, state, Object.keys(rows)), idle => { disable(idle, values); settled(); }, current);
+      if (!spec.search && !failed) slowly(idling(spec, lib, state, keys(rows)), idle => { disable(idle, values); settled(); }, current);
       if (spec.search) {
         clearTimeout(think);
         advice.replaceChildren();
@@ -571,7 +583,7 @@ var onegpu = (() => {
 
     // One bar for each moment, to one scale, against the capacity.
     function bars(v) {
-      const { bars, capacity, onTop } = spec.stack, unit = lib.quantities[Object.keys(bars)[0]].unit, totals = Object.keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
+      const { bars, capacity, onTop } = spec.stack, unit = lib.quantities[keys(bars)[0]].unit, totals = keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
       const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, all = [...Object.values(bars).flat(), ...onTop], names = l => [...new Set(l.map(label))];
       const colours = names(all).length > 9 ? names(all.filter(n => v[n] > 0)) : names(all);
       const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0);
@@ -579,20 +591,20 @@ var onegpu = (() => {
         make("div", { class: "onegpu-bar" }, ...parts(b).map(n => make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}`, style: `width:${100 * v[n] / scale}%`, title: is(label(n)) + show(n, v[n]) })),
           ...(capacity ? [make("span", { class: "onegpu-limit", style: `left:${100 * v[capacity] / scale}%` })] : []))];
       const most = {};  // each part once, where it is largest
-      for (const n of Object.keys(bars).flatMap(parts)) if (!(v[n] <= v[most[label(n)]])) most[label(n)] = n;
+      for (const n of keys(bars).flatMap(parts)) if (!(v[n] <= v[most[label(n)]])) most[label(n)] = n;
       const legend = make("ul", {}, ...Object.values(most).map(n => make("li", {}, make("i", { class: `onegpu-c${colours.indexOf(label(n)) % 9}` }), pair(label(n), show(n, v[n])))));
-      return [make("div", { class: "onegpu-bars" }, ...Object.keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, is(`┊ ${label(capacity)}`), make("b", {}, show(capacity, v[capacity])))] : []), legend];
+      return [make("div", { class: "onegpu-bars" }, ...keys(bars).flatMap(bar)), ...(capacity ? [make("p", { class: "onegpu-moment onegpu-capacity" }, is(`┊ ${label(capacity)}`), make("b", {}, show(capacity, v[capacity])))] : []), legend];
     }
 
-    // Three shares as a triangle: full at the corners.
+    // Three shares as a triangle: full at the corners; an arrow stands for a point too far out to draw.
     function corners(v) {
-      const names = spec.triangle, W = 340, H = 222, cx = 170, cy = 124, R = 84;
+      const names = spec.triangle, W = 350, H = 222, cx = 175, cy = 136, R = 84, most = 1.12;
       const point = (i, share) => { const angle = -Math.PI / 2 + i * 2 * Math.PI / 3; return [cx + R * share * Math.cos(angle), cy + R * share * Math.sin(angle)]; };
       const ring = share => `<polygon class="onegpu-tick" points="${names.map((_, i) => point(i, share).join(",")).join(" ")}"/>`;
-      const at = names.map((n, i) => point(i, Math.min(1.15, v[n])));
+      const at = names.map((n, i) => point(i, Math.min(most, v[n])));
       return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${names.map(n => pair(label(n), show(n, v[n]))).join(between.list)}">` + [0.25, 0.5, 0.75, 1].map(ring).join("")
-        + `<polygon class="onegpu-shape" points="${at.map(p => p.join(",")).join(" ")}"/>` + at.map(([x, y]) => `<circle cx="${x}" cy="${y}" r="5"/>`).join("")
-        + names.map((n, i) => { const [x, y] = point(i, i ? 1.28 : 1.32); return `<text x="${x}" y="${y}" text-anchor="middle">${label(n)}</text><text x="${x}" y="${y + 14}" text-anchor="middle">${show(n, v[n])}</text>`; }).join("") + "</svg>";
+        + `<polygon class="onegpu-shape" points="${at.map(p => p.join(",")).join(" ")}"/>` + at.map(([x, y], i) => v[names[i]] > most ? `<path transform="translate(${x} ${y}) rotate(${120 * i})" d="M-7 4 0-8 7 4z"/>` : `<circle cx="${x}" cy="${y}" r="5"/>`).join("")
+        + names.map((n, i) => { const x = [175, 267, 83][i], y = i ? 204 : 12; return `<text x="${x}" y="${y}" text-anchor="middle">${label(n)}</text><text x="${x}" y="${y + 14}" text-anchor="middle">${show(n, v[n])}</text>`; }).join("") + "</svg>";
     }
 
     // A log–log curve with the reader's point on it.
@@ -624,17 +636,17 @@ var onegpu = (() => {
 
   // The calls that give a calculator's numbers in Python.
   function pythonCode(spec, lib, state) {
-    const names = [...Object.keys(spec.pickers), ...Object.keys(spec.inputs)], mine = own(state), rows = new Set(), modules = {};
+    const names = [...keys(spec.pickers), ...keys(spec.inputs)], mine = own(state), rows = new Set(), modules = {};
     const literal = x => typeof x === "boolean" ? (x ? "True" : "False") : typeof x === "string" ? JSON.stringify(x) : String(x);
     const row = n => { rows.add(`${n.toUpperCase()}S`); return `${n.toUpperCase()}S[${JSON.stringify(state[n])}]`; };
-    const shape = () => { rows.add("Transformer"); return `Transformer(${Object.entries(state.shape).map(([n, x]) => `${n}=${literal(x)}`).join(", ")})`; };
+    const shape = () => { rows.add("Transformer"); return `Transformer(${entries(state.shape).map(([n, x]) => `${n}=${literal(x)}`).join(", ")})`; };
     const said = n => n in state || !spec.inputs[n].source && !spec.inputs[n].usual;
     const argument = n => `${n}=${n in spec.pickers ? (n === "model" && mine ? shape() : row(n)) : literal(valueOf(spec, lib, state, n))}`;
-    const calls = Object.entries(spec.python).map(([name, [module, call, takes]]) => {
+    const calls = entries(spec.python).map(([name, [module, call, takes]]) => {
       (modules[module] ||= []).push(call);
       return `    "${name}": ${call}(${names.filter((n, i) => takes[i] === "1" && said(n)).map(argument).join(", ")}),\n`;
     });
-    return [`from onegpu import ${[...rows].sort().join(", ")}\n`].filter(() => rows.size).concat(Object.entries(modules).map(([m, calls]) => `from onegpu.${m} import ${calls.sort().join(", ")}\n`)).join("") + `\n{\n${calls.join("")}}\n`;
+    return [`from onegpu import ${[...rows].sort().join(", ")}\n`].filter(() => rows.size).concat(entries(modules).map(([m, calls]) => `from onegpu.${m} import ${calls.sort().join(", ")}\n`)).join("") + `\n{\n${calls.join("")}}\n`;
   }
 
   // -- one scenario for all calculators of a site --------------------------------------------------
@@ -653,9 +665,9 @@ var onegpu = (() => {
       counted(lib, shape);
       found.shape = shape;
     } catch { drop("shape", shape); }
-    if (isObject(calibration)) found.calibration = Object.fromEntries(Object.entries(calibration).filter(([n, m]) => isObject(m) && isObject(m.at) && legal(n, m.value) || drop(n, m)));
+    if (isObject(calibration)) found.calibration = fromEntries(entries(calibration).filter(([n, m]) => isObject(m) && isObject(m.at) && legal(n, m.value) || drop(n, m)));
     else if (calibration !== undefined) drop("calibration", calibration);
-    for (const [n, x] of Object.entries(set)) has(lib.rows, n) ? (has(lib.rows[n], x) || n === "model" && found.shape?.name === x ? found[n] = x : drop(n, x)) : legal(n, x) ? found[n] = x : drop(n, x);
+    for (const [n, x] of entries(set)) has(lib.rows, n) ? (has(lib.rows[n], x) || n === "model" && found.shape?.name === x ? found[n] = x : drop(n, x)) : legal(n, x) ? found[n] = x : drop(n, x);
     return [found, ignored];
   }
 
@@ -675,17 +687,17 @@ var onegpu = (() => {
   function addressed(address, scenario, lib, all) {
     const url = new URL(address);
     for (const n of [...url.searchParams.keys()]) if (PRIVATE.includes(n) || n in lib.rows || n in lib.quantities) url.searchParams.delete(n);
-    for (const [n, x] of Object.entries(scenario)) if (all || !PRIVATE.includes(n)) url.searchParams.set(n, PRIVATE.includes(n) ? JSON.stringify(x) : x);
+    for (const [n, x] of entries(scenario)) if (all || !PRIVATE.includes(n)) url.searchParams.set(n, PRIVATE.includes(n) ? JSON.stringify(x) : x);
     return url.href;
   }
 
   // A calculator's state: its first values, what was measured in place of them, and what the reader set in place of both.
   function applied(spec, lib, { shape, calibration, ...set }) {
-    const state = full(spec, { ...spec.start }), measured = Object.entries(calibration || {}).filter(([n]) => n in spec.inputs);
+    const state = full(spec, { ...spec.start }), measured = entries(calibration || {}).filter(([n]) => n in spec.inputs);
     for (const [n, { value }] of measured) state[n] = value;
-    if (measured.length) state.calibration = Object.fromEntries(measured);
+    if (measured.length) state.calibration = fromEntries(measured);
     if (shape && spec.pickers.model) state.shape = shape;
-    for (const [n, x] of Object.entries(set)) if (n in spec.pickers ? spec.pickers[n].includes(x) || n === "model" && shape?.name === x : n in spec.inputs) state[n] = x;
+    for (const [n, x] of entries(set)) if (n in spec.pickers ? spec.pickers[n].includes(x) || n === "model" && shape?.name === x : n in spec.inputs) state[n] = x;
     return state;
   }
 
@@ -693,8 +705,8 @@ var onegpu = (() => {
     const lib = window.ONEGPU, views = [], wholeLink = location.protocol === "file:";
     const kept = () => { try { return JSON.parse(localStorage.getItem(STORE)) || {}; } catch { return {}; } };
     const asked = fromQuery(location.search, lib), back = performance.getEntriesByType("navigation")[0]?.type === "back_forward", stored = kept();
-    const hidden = Object.fromEntries(PRIVATE.filter(n => Object.hasOwn(stored, n)).map(n => [n, stored[n]]));
-    let [scenario, ignored] = sifted(Object.keys(asked).length && !back ? { ...hidden, ...asked } : stored, lib), timer, frame;
+    const hidden = fromEntries(PRIVATE.filter(n => Object.hasOwn(stored, n)).map(n => [n, stored[n]]));
+    let [scenario, ignored] = sifted(keys(asked).length && !back ? { ...hidden, ...asked } : stored, lib), timer, frame;
 
     const keep = () => {
       clearTimeout(timer);
@@ -713,7 +725,7 @@ var onegpu = (() => {
     };
     const hear = (view, after, before) => {
       if (!before) scenario = {};
-      else for (const n of Object.keys({ ...before, ...after })) if (after[n] !== before[n] && n !== "calibration") {
+      else for (const n of keys({ ...before, ...after })) if (after[n] !== before[n] && n !== "calibration") {
         scenario = { ...scenario, [n]: after[n] };
         if (after[n] === undefined || n in lib.quantities && check(lib.quantities[n], n, after[n], lib.words)) delete scenario[n];
       }
@@ -737,7 +749,7 @@ var onegpu = (() => {
       spread();
     });
     if (ignored.length && roots.length) roots[0].before(make("p", { class: "onegpu-ignored", role: "status" }, fill(lib.words.calculator.ignored, { names: ignored.join(lib.words.join.list) })));
-    if (Object.keys(scenario).length || ignored.length) keep();
+    if (keys(scenario).length || ignored.length) keep();
     for (const leave of ["pagehide", "click"]) addEventListener(leave, () => timer && keep(), true);
   }
 
@@ -757,13 +769,13 @@ var onegpu = (() => {
 
   function drawn(spec, seed) {
     const numbers = uniform(`${spec.exercise} ${seed}`);
-    return Object.fromEntries(Object.entries(spec.draw).map(([n, values]) => [n, values[seed ? Math.floor(numbers.next().value * values.length) : 0]]));
+    return fromEntries(entries(spec.draw).map(([n, values]) => [n, values[seed ? Math.floor(numbers.next().value * values.length) : 0]]));
   }
 
   // The question and the worked answer of a variant.
   function written(spec, lib, seed) {
-    const THEN = "then.", given = Object.entries(drawn(spec, seed)), first = Object.fromEntries(given.filter(([n]) => !n.startsWith(THEN)));
-    const second = { ...first, ...Object.fromEntries(given.filter(([n]) => n.startsWith(THEN)).map(([n, x]) => [n.slice(THEN.length), x])) };
+    const THEN = "then.", given = entries(drawn(spec, seed)), first = fromEntries(given.filter(([n]) => !n.startsWith(THEN)));
+    const second = { ...first, ...fromEntries(given.filter(([n]) => n.startsWith(THEN)).map(([n, x]) => [n.slice(THEN.length), x])) };
     const values = [first, second].map(state => evaluate({ ...spec, outputs: [] }, lib, state).values);
     return [spec.words.ask, spec.words.answer].map(text => text.replace(/\{(then\.)?(\w+)(?::(\w+))?\}/g, (_, then, name, how) => {
       if (spec.pickers.includes(name)) return told((then ? second : first)[name], lib.words);
@@ -823,9 +835,9 @@ var onegpu = (() => {
 
   // -- where it runs ---------------------------------------------------------------------------
 
-  const functions = table => Object.fromEntries(Object.entries(table).map(([n, code]) => [n, new Function("v", `return ${code}`)]));
+  const functions = table => fromEntries(entries(table).map(([n, code]) => [n, new Function("v", `return ${code}`)]));
   const compile = lib => ({ ...lib, formulas: functions(lib.formulas), rules: functions(lib.rules), ...(lib.families && { families: new Function(`return ${lib.families}`)() }) });
-  const full = (spec, state) => ({ ...Object.fromEntries(Object.entries(spec.pickers).map(([n, rows]) => [n, rows[0]])), ...state });
+  const full = (spec, state) => ({ ...fromEntries(entries(spec.pickers).map(([n, rows]) => [n, rows[0]])), ...state });
 
   // In Jupyter, Colab, VS Code: an anywidget.
   function render({ model, el }) {
@@ -837,7 +849,7 @@ var onegpu = (() => {
     const view = mount(el, spec, lib, state, keep);
     model.on("change:params", () => view.set(state = full(spec, model.get("params"))));
     const hear = ({ detail }) => {
-      const old = state.calibration || {}, set = Object.fromEntries(Object.entries(state).filter(([n, x]) => n !== "calibration" && !(n in (detail || {})) && x !== spec.start[n] && x !== old[n]?.value));
+      const old = state.calibration || {}, set = fromEntries(entries(state).filter(([n, x]) => n !== "calibration" && !(n in (detail || {})) && x !== spec.start[n] && x !== old[n]?.value));
       const next = applied(spec, lib, { ...set, calibration: detail && { ...old, ...detail } });
       view.set(next);
       keep(next);

@@ -43,14 +43,14 @@ def draw(paint, title, alt, height=3.0, width=5.0):
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Canvas
 
-    style = {"svg.fonttype": "none", "svg.hashsalt": "onegpu", "font.size": 11, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
-             "xtick.color": INK, "ytick.color": INK, "axes.titlesize": 12, "axes.titlelocation": "left", "axes.spines.top": False,
-             "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 9, "font.family": ["DejaVu Sans", *wide_font()]}
+    style = {"svg.fonttype": "none", "svg.hashsalt": "onegpu", "font.size": 12, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
+             "xtick.color": INK, "ytick.color": INK, "figure.titlesize": 13, "axes.spines.top": False,
+             "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 11, "font.family": ["DejaVu Sans", *wide_font()]}
     with rc_context(style):
         canvas = Canvas(figsize=(width, height), layout="constrained")
         axes = canvas.add_subplot()
         paint(axes)
-        axes.set_title("\n".join(wrapped(title, 38)))
+        canvas.suptitle("\n".join(wrapped(title, 44)), x=0.01, ha="left")
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
@@ -61,6 +61,27 @@ def draw(paint, title, alt, height=3.0, width=5.0):
     svg = svg.replace("<svg ", f'<svg class="onegpu-figure" role="img" aria-label="{html.escape(alt)}" ', 1)
     style = "<style>.onegpu-figure{color:#222}@media(prefers-color-scheme:dark){.onegpu-figure{color:#ddd}}</style>"
     return Figure(svg.replace(">", f">{style}", 1), alt)
+
+
+def logarithmic(axes):
+    """Both axes in powers of ten, with numbers: exponents would be too small to read."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda x, _: units.human(x, ""))
+        axis.set_minor_formatter(lambda x, _: "")
+
+
+def legend_below(axes, columns=1):
+    """The legend under the axes, where nothing is drawn over it."""
+    axes.get_figure().legend(loc="outside lower left", ncols=columns)
+
+
+def name(axes, text, x, y, side):
+    """A name beside a point: at its left, right, above or below it."""
+    dx, dy = {"left": (-6, 0), "right": (6, 0), "above": (0, 7), "below": (0, -7)}[side]
+    across, along = {-6: "right", 6: "left", 0: "center"}[dx], {7: "bottom", -7: "top", 0: "center"}[dy]
+    axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", ha=across, va=along, color=INK, fontsize=11)
 
 
 def is_wide(character):
@@ -172,18 +193,18 @@ def state_against_card(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9)):
         axes.set_xlim(0, max(left) * 1.18)
         axes.set_xlabel(word("state_axis"))
         axes.set_ylabel(word("size_axis"))
-        axes.legend(loc="center right")
+        axes.legend(loc="upper right")
 
     total = [memory.training_state(params=n) for n in sizes]
     alt = word("state_alt", gpu=gpu.name, sizes=joined(f"{n} {units.human(t, 'B')}" for n, t in zip(names, total, strict=True)))
-    return draw(paint, word("state_title"), alt)
+    return draw(paint, word("state_title"), alt, height=3.6)
 
 
 def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_len=4096, micro_batch=4, **choices):
     """Memory through one training step: activations rise and fall while gradients grow."""
     v = memory.training_memory.evaluate(model=model, seq_len=seq_len, micro_batch=micro_batch, **choices)
     kept = v["gradients"] * v["accumulate"]
-    time = [0, 1, 1.02, 2, 2.02, 2.5]  # start, end of forward, logits gone, end of backward, step, end
+    time = [0, 1, 1.02, 2, 2.02, 3]  # start, end of forward, logits gone, end of backward, step, end
     live = v["layer_working_set"]
     rows = {"inference_weights": [v["inference_weights"]] * 6, "master_weights": [v["master_weights"]] * 6, "optimizer_moments": [v["optimizer_moments"]] * 6,
             "gradients": [kept, kept, kept, v["gradients"], v["gradients"], v["gradients"]],
@@ -193,16 +214,16 @@ def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_le
     def paint(axes):
         axes.stackplot(time, *([x / units.GB for x in row] for row in rows.values()), colors=colours, labels=[REGISTRY[n].label for n in rows])
         axes.axhline(gpu.usable_bytes / units.GB, color=INK, linestyle="--", label=word("usable", gpu=gpu.name))
-        axes.set_xticks([0.5, 1.5, 2.25], [word("forward"), word("backward"), word("step")])
+        axes.set_xticks([0.5, 1.5, 2.5], [word("forward"), word("backward"), word("step")])
         axes.set_ylabel(word("memory_axis"))
         axes.set_xlabel(word("time_axis"))
-        axes.set_xlim(0, 2.5)
-        axes.set_ylim(0, v["training_memory"] / units.GB * 1.55)
-        axes.legend(loc="upper left", ncols=2)
+        axes.set_xlim(0, 3)
+        axes.set_ylim(0, v["training_memory"] / units.GB * 1.05)
+        legend_below(axes, 2)
 
     moments = [(f.result.label, units.human(v[f.name], "B")) for f in memory.training_memory.uses]
     alt = word("over_time_alt", model=model.name, batch=micro_batch, moments=joined(f"{a} {b}" for a, b in moments))
-    return draw(paint, word("over_time_title", model=model.name), alt)
+    return draw(paint, word("over_time_title", model=model.name), alt, height=4)
 
 
 def finish_years(*, gpu=GPUS["H100 SXM"], sizes=(7e9, 13e9, 70e9, 175e9), tokens=1e12, mfu=0.5):
@@ -229,22 +250,20 @@ def published_runs(*, mfu=0.4):
     runs = [r for r in RUNS.values() if r.scope == "run" and r.gpu and r.gpu_hours and r.tokens]
     asked = [compute.training_time(params=r.active_params, tokens=r.tokens, gpu=GPUS[r.gpu], mfu=mfu) / units.HOUR for r in runs]
     again = [(x, r.gpu_hours) for r, x in zip(runs, asked, strict=True) if r.recompute in ("full", "yes")]
-    named = {"nanoGPT GPT-2 small": (1.3, 0.6), "Llama 2 7B": (1.3, 0.6), "GPT-3 175B": (0.04, 1.4), "Llama 3.1 405B": (0.02, 1.3), "Llama 3.1 8B": (0.02, 1.5), "BLOOM 176B": (1.3, 0.6)}
+    named = {"nanoGPT GPT-2 small": "right", "Llama 2 7B": "right", "GPT-3 175B": "left", "Llama 3.1 405B": "left", "Llama 3.1 8B": "left", "BLOOM 176B": "right"}
 
     def paint(axes):
         ends = [min(asked) / 3, max(asked) * 3]
         axes.plot(ends, ends, color=INK, linestyle="--", label=word("line", mfu=units.human(mfu, "share")))
-        axes.plot([float(compute.RECOMPUTED) * x for x, _ in again], [h for _, h in again], "o", color="#d55e00", markerfacecolor="none", markersize=6, label=word("hardware"))
+        axes.plot([float(compute.RECOMPUTED) * x for x, _ in again], [h for _, h in again], "o", color="#d55e00", markerfacecolor="none", markersize=6, zorder=3, label=word("hardware"))
         axes.plot(asked, [r.gpu_hours for r in runs], "o", color="#0072b2", markersize=5)
         for run, x in zip(runs, asked, strict=True):
             if run.name in named:
-                dx, dy = named[run.name]
-                axes.text(x * dx, run.gpu_hours * dy, run.name, color=INK, fontsize=9)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+                name(axes, run.name, x, run.gpu_hours, named[run.name])
+        logarithmic(axes)
         axes.set_xlabel(word("asked_axis", mfu=units.human(mfu, "share")))
         axes.set_ylabel(word("printed_axis"))
-        axes.legend(loc="upper left")
+        axes.legend(loc="lower right")
 
     shares = [mfu * x / r.gpu_hours for x, r in zip(asked, runs, strict=True)]
     inside = sum(mfu / 2 <= s <= mfu * 2 for s in shares)
@@ -279,10 +298,10 @@ def sharding(*, model=MODELS["Llama 2 70B"], gpu=GPUS["A100 80GB"], seq_len=4096
         axes.invert_yaxis()
         axes.set_xlim(0, 1.25 * max(max(r[1] + r[2], r[3] + r[4]) for r in rows) / units.GB)
         axes.set_xlabel(word("sharding_axis"))
-        axes.legend(loc="upper right", bbox_to_anchor=(1, 0.86))
+        legend_below(axes)
 
     alt = word("sharding_alt", model=model.name, rows=joined((f"{n}{labels.text('join.is')}{joined(units.human(x, 'B') for x in (a + b, c + d))}" for n, a, b, c, d in rows), "parts"))
-    return draw(paint, word("sharding_title"), alt, height=4.6)
+    return draw(paint, word("sharding_title"), alt, height=5.4)
 
 
 def roofline(*, cards=("A100 80GB", "H100 SXM", "H20"), d_in=4096, d_out=11008):
@@ -298,11 +317,10 @@ def roofline(*, cards=("A100 80GB", "H100 SXM", "H20"), d_in=4096, d_out=11008):
             ridge = coupling.ridge_tokens(gpu=GPUS[name], d_in=d_in, d_out=d_out)
             axes.plot([ridge], [GPUS[name].peak_flops / 1e12], "o", color=colour)
         axes.axvline(4096, color=INK, linestyle=":", label=word("one_sequence"))
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        logarithmic(axes)
         axes.set_xlabel(word("tokens_axis"))
         axes.set_ylabel(word("flops_axis"))
-        axes.legend(loc="lower right")
+        legend_below(axes, 2)
 
     ridges = joined(f"{n} {coupling.ridge_tokens(gpu=GPUS[n], d_in=d_in, d_out=d_out):.0f}" for n in cards)
     return draw(paint, word("roofline_title"), word("roofline_alt", ridges=ridges), height=3.4)
@@ -338,22 +356,21 @@ def elementwise(steps):
     from .evidence import elementwise_flops_per_token
 
     found = {m: (s.elementwise_flops / s.flops, elementwise_flops_per_token(s) * s.tokens / s.flops) for m, s in steps.items()}
-    named = ("GPT-2 small", "Llama 2 7B", "GPT-3 175B", "PaLM 540B")
+    named = {"GPT-2 small": "right", "Llama 2 7B": "below", "GPT-3 175B": "above", "PaLM 540B": "above"}
 
     def paint(axes):
         axes.plot([m.d_model for m in found], [100 * law for _, law in found.values()], "_", color="#d55e00", markersize=14, label=word("law"))
         axes.plot([m.d_model for m in found], [100 * share for share, _ in found.values()], "o", color="#0072b2", markersize=5, label=word("compiler"))
         for m, (share, _) in found.items():
             if m.name in named:
-                axes.text(m.d_model * 1.05, 100 * share * 1.1, m.name, color=INK, fontsize=9)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+                name(axes, m.name, m.d_model, 100 * share, named[m.name])
+        logarithmic(axes)
         axes.set_xlabel(word("width_axis"))
         axes.set_ylabel(word("rest_axis"))
         axes.legend(loc="lower left")
 
     shares = [share for share, _ in found.values()]
-    return draw(paint, word("elementwise_title"), word("elementwise_alt", count=len(found), low=units.human(min(shares), "share"), high=units.human(max(shares), "share")), height=3.4)
+    return draw(paint, word("elementwise_title"), word("elementwise_alt", count=len(found), low=units.human(min(shares), "share"), high=units.human(max(shares), "share")), height=3.8)
 
 
 def measured():
@@ -376,7 +393,7 @@ def measured():
         axes.legend(loc="upper left")
 
     inside = sum(abs(m.predicted / m.measured_bytes - 1) <= 0.15 for m in rows)
-    return draw(paint, word("measured_title"), word("measured_alt", count=len(rows), inside=inside), height=3.8)
+    return draw(paint, word("measured_title"), word("measured_alt", count=len(rows), inside=inside), height=4.2)
 
 
 def finetuned():
@@ -399,4 +416,4 @@ def finetuned():
         axes.set_ylabel(word("error_axis"))
         axes.legend(loc="upper right")
 
-    return draw(paint, word("finetuned_title"), word("finetuned_alt", count=len(rows), worst=labels.text("unit.percent", number=f"{max(abs(m.error) for m in rows):.1%}"[:-1])), height=3)
+    return draw(paint, word("finetuned_title"), word("finetuned_alt", count=len(rows), worst=labels.text("unit.percent", number=f"{max(abs(m.error) for m in rows):.1%}"[:-1])), height=3.4)

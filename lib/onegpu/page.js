@@ -17,15 +17,17 @@
     });
   }
 
+  // Escape closes the meaning of a word, until the pointer or the focus moves on.
+  for (const type of ["keydown", "mouseover", "focusin"]) addEventListener(type, event => document.documentElement.classList.toggle("onegpu-shut", event.key === "Escape"));
+
   // In the contents, the last section that has begun in the upper two fifths of the window, and those around it.
   const links = [...document.querySelectorAll(".bd-toc-nav a[href^='#']")].map(link => [link, document.getElementById(decodeURIComponent(link.hash.slice(1)))]).filter(([, section]) => section);
-  let waiting = false;
+  let frame;
   function follow() {
-    waiting = false;
-    const begun = links.filter(([, section]) => section.getBoundingClientRect().top <= 0.4 * innerHeight), now = begun.length ? begun[begun.length - 1][0] : null;
-    for (const [link] of links) link.classList.toggle("active", link === now || Boolean(now && link.parentElement.contains(now)));
+    const now = links.findLast(([, section]) => section.getBoundingClientRect().top <= 0.4 * innerHeight)?.[0];
+    for (const [link] of links) link.classList.toggle("active", link.parentElement.contains(now));
   }
-  const later = () => { if (!waiting) waiting = requestAnimationFrame(follow); };
+  const later = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(follow); };
   addEventListener("scroll", later, { passive: true });
   addEventListener("resize", later);
   later();

@@ -38,6 +38,16 @@ EDITIONS = {n: "" if n == "en" else n for n in labels.languages() if n == "en" o
 PUBLISHED = "gh-pages"
 #: Pages that are no document of the book.
 MISSING, SEARCH = "404", "search"
+#: The search's excerpts: none on the disk, where a page must not fetch another one; elsewhere of what a reader sees as prose.
+EXCERPTS = """if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+addEventListener("DOMContentLoaded", () => {
+  const whole = Search.htmlToText;
+  Search.htmlToText = (text, anchor) => {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    page.querySelectorAll(".onegpu-definition, annotation, .cell_input").forEach(e => e.remove());
+    return whole(page.documentElement.outerHTML, anchor);
+  };
+});"""
 
 
 def word(key, **fields):
@@ -281,8 +291,8 @@ def describe(app, page, template, context, doctree):
         tags["property"]["og:url"] = context["pageurl"]
     written = "".join(f'<meta {kind}="{escape(name)}" content="{escape(value)}" />\n' for kind, group in tags.items() for name, value in group.items() if value)
     context["metatags"] = (base(app) if page == MISSING else "") + written + context.get("metatags", "")
-    if page == SEARCH:  # a page on the disk must not fetch another one, so the search shows no excerpts there
-        app.add_js_file(None, body='if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;', priority=900)
+    if page == SEARCH:
+        app.add_js_file(None, body=EXCERPTS, priority=900)
 
 
 # -- the editions ----------------------------------------------------------------------------------
