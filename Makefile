@@ -18,7 +18,8 @@ push-site:  ## what `make publish` made, as the only commit of the branch gh-pag
 	cd .venv/publish/_build/html && git -c http.extraheader="$$(git -C "$(CURDIR)" config http.$(GITHUB_SERVER_URL)/.extraheader)" push -q --force "$(REPO)" gh-pages
 
 PYTEST = $(BIN)/python -m pytest -q -p no:cacheprovider
-PAGES = ONEGPU_SITE=.venv/site/_build/html $(PYTEST) tests/test_page.py
+BUILT = ONEGPU_SITE=.venv/site/_build/html $(PYTEST)
+PAGES = $(BUILT) tests/test_page.py
 
 test: .venv/ready  ## the pages in three browsers beside everything else
 	$(BIN)/ruff check lib tests bench tools
@@ -27,7 +28,7 @@ test: .venv/ready  ## the pages in three browsers beside everything else
 	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-rest test-evidence test-pages test-keyboard test-mouse
 
 test-rest:
-	$(PYTEST) --nbval --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests index.ipynb symbols.ipynb chapters
+	$(BUILT) --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests
 test-evidence:
 	$(PYTEST) tests/test_evidence.py tests/test_properties.py
 test-pages:

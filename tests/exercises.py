@@ -4,7 +4,7 @@ import functools
 
 import nbformat
 
-from onegpu import exercise
+from onegpu import exercise, labels
 from onegpu.formula import REGISTRY
 from store_outputs import ROOT, notebooks
 
@@ -28,7 +28,12 @@ def of_page(path):
     return made
 
 
-def pages():
-    """Every English notebook with exercises (another language has the same cells): its page, such as ``chapters/01-memory-wall``, and the exercises."""
-    found = {p.relative_to(ROOT).with_suffix("").as_posix(): of_page(p) for p in notebooks() if "zh" not in p.relative_to(ROOT).parts}
+def pages(language="en"):
+    """Every notebook with exercises of an edition: its page, such as ``chapters/01-memory-wall`` or ``zh/chapters/01-memory-wall``, and the exercises in its language."""
+    labels.set_language(language)
+    try:
+        paths = {p.relative_to(ROOT).with_suffix("").as_posix(): p for p in notebooks()}
+        found = {page: of_page(path) for page, path in paths.items() if page.startswith("zh/") == (language == "zh")}
+    finally:
+        labels.set_language("en")
     return {page: made for page, made in found.items() if made}

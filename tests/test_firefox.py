@@ -14,7 +14,7 @@ from itertools import count
 import pytest
 from websockets.sync.client import connect
 
-from test_page import PAGES
+from test_page import BOTH
 
 NO_FIREFOX = "NO FIREFOX: its page tests did not run; install firefox-esr or firefox"
 #: It can reach nothing but the disk, and asks nobody for updates, experiments or blocked sites.
@@ -23,9 +23,8 @@ SETTINGS = {"network.proxy.type": 1, "network.proxy.socks": "127.0.0.1", "networ
             "app.update.disabledForTesting": True, "browser.shell.checkDefaultBrowser": False, "datareporting.policy.dataSubmissionEnabled": False}
 RIGHT = "\ue014"  # the arrow key, in WebDriver's own code points
 
-#: Take the first slider that is shown and does something; false if the page has no calculator.
+#: Take the first slider that is shown and does something.
 TAKE = """(async () => {
-  if (!document.querySelector(".onegpu-calculator")) return false;
   const find = () => [...document.querySelectorAll(".onegpu input[type=range]")].find(e => !e.disabled && e.checkVisibility());
   for (let k = 0; !find() && k < 500; k++) await new Promise(done => setTimeout(done, 20));
   window.slider = find();
@@ -123,13 +122,28 @@ def firefox(tmp_path_factory):
         process.wait(timeout=20)
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", BOTH)
 def test_a_page(firefox, site, path):
-    """It logs no error, and the arrow key moves a slider and a result with it."""
+    """It logs no error."""
     firefox.visit((site / path).as_uri())
-    if firefox.run(TAKE):
-        firefox.press(RIGHT)
-        assert firefox.run(MOVED) == "true,true"
+    assert firefox.errors() == []
+
+
+#: Where the link to a language leads when it has followed.
+FOLLOW = """new Promise(done => setTimeout(done, 500)).then(() => document.querySelector(".btn-language-%s").href)"""
+
+
+def test_a_slider_and_the_other_edition(firefox, site):
+    """The arrow key moves a slider and a result with it, and the link to the other language takes the question along."""
+    firefox.visit((site / "chapters" / "05-decide.html").as_uri())
+    assert firefox.run(TAKE)
+    firefox.press(RIGHT)
+    assert firefox.run(MOVED) == "true,true"
+    shown = "[slider.dataset.name, slider.value].join()"
+    moved, address = firefox.run(shown), firefox.run(FOLLOW % "zh")
+    assert "/zh/chapters/05-decide.html?" in address
+    firefox.visit(address)
+    assert firefox.run(TAKE) and firefox.run(shown) == moved
     assert firefox.errors() == []
 
 

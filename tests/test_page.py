@@ -1,5 +1,8 @@
 """The built pages in a headless browser, from ``file://``, with the network cut.
 
+Both editions are seen. Their scripts and templates are the same, so what is long is divided among them: the English pages
+are operated by keyboard, the Chinese ones by mouse. A test of a page speaks the page's language.
+
 ``ONEGPU_SITE`` names a site that is built already; ``ONEGPU_REQUIRE_BROWSER`` makes a missing browser a failure.
 """
 
@@ -11,10 +14,12 @@ import os
 import random
 import re
 import shutil
-from collections import Counter
+import threading
+from collections import Counter, namedtuple
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import pytest
 import yaml
@@ -22,6 +27,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import sync_playwright
 
 from exercises import pages as exercise_pages
+from onegpu import labels
 from onegpu.calculator import modules, row, slider
 from onegpu.compute import training_time
 from onegpu.configs import read_config
@@ -36,8 +42,8 @@ LOCAL = ("file:", "data:", "blob:")
 PAGE_BYTES = 130_000  # the budget is 200 KB; this is what the pages keep to
 NO_BROWSER = "NO BROWSER: the page tests did not run; install chromium"
 
-#: Where a control does nothing at the start: other controls to set first, by the control's name, by name and shown text.
-SETTINGS = {"measured_step_time": [{"reading": "the time of a step"}], "network": [{"gpus": "64", "seq_len": "512", "global_batch": "32768", "gpu_tokens_per_second": "2000"}]}
+#: Where a control does nothing at the start: other controls to set first, by the control's name, by name and value.
+SETTINGS = {"measured_step_time": [{"reading": "step"}], "network": [{"gpus": "64", "seq_len": "512", "global_batch": "32768", "gpu_tokens_per_second": "2000"}]}
 
 
 # -- the site and the browser ----------------------------------------------------------------------
@@ -45,7 +51,7 @@ SETTINGS = {"measured_step_time": [{"reading": "the time of a step"}], "network"
 def book_pages(site):
     """The pages of the book in a built site."""
     found = (p.relative_to(site) for p in Path(site).rglob("*.html"))
-    return sorted(p.as_posix() for p in found if p.parts[0][0] != "_" and p.name not in GENERATED)
+    return sorted(p.as_posix() for p in found if not any(part[0] == "_" for part in p.parts) and p.name not in GENERATED)
 
 
 def listed_pages(entry):
@@ -58,8 +64,26 @@ def listed_pages(entry):
     return sorted(own + [page for e in entry.values() for page in listed_pages(e)])
 
 
+#: The pages of the English edition, of the Chinese one, and of both.
 PAGES = listed_pages(yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8")))
-each_page = pytest.mark.parametrize("path", PAGES)
+CHINESE = [f"zh/{path}" for path in PAGES]
+BOTH = [*PAGES, *CHINESE]
+each_page = pytest.mark.parametrize("path", BOTH)
+each_english_page = pytest.mark.parametrize("path", PAGES)
+
+
+def language_of(path):
+    """The language of a page."""
+    return "zh" if path.startswith("zh/") else "en"
+
+
+@pytest.fixture(autouse=True)
+def language(request):
+    """The library speaks the language of the page that a test is for."""
+    named = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    labels.set_language(language_of(named.get("path", "")))
+    yield
+    labels.set_language("en")
 
 
 @pytest.fixture(scope="module")  # closed before notebooks run in the same process: its event loop would disturb theirs
@@ -86,23 +110,29 @@ def loaded():
     return []
 
 
+def open_page(browser, address, noise, loaded, **options):
+    """A page without a network, in a context of its own."""
+    context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"} | options)  # each smooth scroll takes a second
+    context.set_offline(True)
+    context.set_default_timeout(5000)
+    context.on("request", lambda r: None if r.url.startswith(LOCAL) else noise.append(f"request: {r.url}"))
+    context.on("request", lambda r: loaded.append(unquote(urlsplit(r.url).path)) if r.url.startswith("file:") else None)
+    context.on("console", lambda m: noise.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+    context.on("weberror", lambda e: noise.append(f"error: {e.error}"))
+    page = context.new_page()
+    page.on("websocket", lambda s: noise.append(f"socket: {s.url}"))
+    page.goto(address)
+    return page
+
+
 @pytest.fixture
 def visit(browser, site, noise, loaded):
-    """Open a page of the site without a network, in a context of its own."""
+    """Open a page of the site, in a context of its own."""
     contexts = []
 
     def visit(path, **options):
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"} | options)  # each smooth scroll takes a second
-        contexts.append(context)
-        context.set_offline(True)
-        context.set_default_timeout(5000)
-        context.on("request", lambda r: None if r.url.startswith(LOCAL) else noise.append(f"request: {r.url}"))
-        context.on("request", lambda r: loaded.append(unquote(urlsplit(r.url).path)) if r.url.startswith("file:") else None)
-        context.on("console", lambda m: noise.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
-        context.on("weberror", lambda e: noise.append(f"error: {e.error}"))
-        page = context.new_page()
-        page.on("websocket", lambda s: noise.append(f"socket: {s.url}"))
-        page.goto((site / path).as_uri())
+        page = open_page(browser, (site / path).as_uri(), noise, loaded, **options)
+        contexts.append(page.context)
         return page
 
     yield visit
@@ -110,8 +140,31 @@ def visit(browser, site, noise, loaded):
         context.close()
 
 
+#: A page that several tests look at in turn and do not operate: each asks for the window and the media that it needs. With what it did at first.
+Seen = namedtuple("Seen", "page noise loaded")
+in_turn = pytest.mark.parametrize("path", BOTH, scope="module")
+
+
+@pytest.fixture(scope="module")
+def seen(browser, site, path):
+    """One page, opened once for all tests that are marked ``in_turn``."""
+    noise, loaded = [], []
+    page = open_page(browser, (site / path).as_uri(), noise, loaded)
+    yield Seen(page, noise, loaded)
+    page.context.close()
+
+
+@pytest.fixture
+def page(seen):
+    """The page that is seen in turn, as it was opened."""
+    seen.page.set_viewport_size({"width": 1200, "height": 900})
+    seen.page.emulate_media(media="screen", color_scheme="light", forced_colors="none", contrast="no-preference", reduced_motion="reduce")
+    seen.page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = d.dataset.opened ??= d.open ? 'open' : ''; })")
+    return seen.page
+
+
 #: Pages whose calculators have dozens of folded inputs; random steps still reach those.
-LONG = ("chapters/04-walls-compound.html", "chapters/05-decide.html", "chapters/07-one-is-enough.html")
+LONG = tuple(f"{place}chapters/{name}.html" for place in ("", "zh/") for name in ("04-walls-compound", "05-decide", "07-one-is-enough"))
 
 
 # -- the pages as they are written -----------------------------------------------------------------
@@ -165,7 +218,7 @@ def with_input(site, *names):
 
 def test_contents(site):
     """Every page of the table of contents is built, and no other."""
-    assert book_pages(site) == PAGES
+    assert book_pages(site) == sorted(BOTH)
     assert any(specs(site / path) for path in PAGES)
 
 
@@ -177,18 +230,24 @@ def test_links(site, path):
 
 # -- the pages in the browser ----------------------------------------------------------------------
 
-@each_page
-def test_quiet(visit, noise, path):
+@in_turn
+def test_quiet(seen, path):
     """A page logs nothing wrong and asks the outside for nothing."""
-    visit(path).wait_for_timeout(300)
-    assert noise == []
+    seen.page.wait_for_timeout(300)
+    assert seen.noise == []
 
 
-@each_page
-def test_weight(visit, loaded, path):
+@functools.cache
+def compressed(name):
+    """The bytes of a file as a server sends them."""
+    return len(gzip.compress(Path(name).read_bytes()))
+
+
+@in_turn
+def test_weight(seen, path):
     """A first visit transfers no more than the budget, as a server compresses it."""
-    visit(path).evaluate("document.fonts.ready.then(() => 0)")
-    sizes = {name: len(gzip.compress(Path(name).read_bytes())) for name in loaded}
+    seen.page.evaluate("document.fonts.ready.then(() => 0)")
+    sizes = {name: compressed(name) for name in seen.loaded}
     assert any(name.endswith(".woff2") for name in sizes) and sum(sizes.values()) <= PAGE_BYTES, sizes
 
 
@@ -211,23 +270,22 @@ def test_menu_and_contents(visit):
     page.wait_for_function("link => link.classList.contains('active')", arg=link.element_handle())
 
 
-@each_page
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_narrow(visit, path, scheme):
+@in_turn
+def test_narrow(page, path):
     """No page scrolls sideways on a phone, folded or unfolded."""
-    page = visit(path, viewport={"width": 360, "height": 740}, color_scheme=scheme)
-    assert page.evaluate("document.documentElement.dataset.theme") == scheme
     for change in (None, unfold):
         if change:
             change(page)
-        for width in (360, 320):
+        for width, scheme in ((360, "light"), (320, "light"), (360, "dark")):
             page.set_viewport_size({"width": width, "height": 740})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, change)
+            wear(page, scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, scheme, change)
 
 
 # -- for every reader, on every page ---------------------------------------------------------------
 
-every_page = pytest.mark.parametrize("path", [*PAGES, *sorted(GENERATED - {"404.html"})])  # that one finds its styles on a server only
+#: With the two that are generated; the third finds its styles on a server only.
+every_page = pytest.mark.parametrize("path", [*BOTH, *(f"{place}{name}" for place in ("", "zh/") for name in sorted(GENERATED - {"404.html"}))], scope="module")
 
 #: What axe leaves out unless it is asked.
 ASKED = {"rules": {"label-content-name-mismatch": {"enabled": True}, "target-size": {"enabled": True}}, "resultTypes": ["violations"], "preload": False}
@@ -239,28 +297,34 @@ def violations(page, context):
     return [(v["id"], node["target"], node["failureSummary"]) for v in found for node in v["nodes"]]
 
 
+def wear(page, scheme):
+    """Show a page in light or dark."""
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
+
+
 @every_page
-def test_axe(visit, path):
-    """Axe finds nothing wrong, wide or narrow, light or dark, all unfolded; of an article, which is long, two of the four are seen, since the theme only changes its colours."""
-    page = visit(path, viewport={"width": 1280, "height": 800}, color_scheme="light")
+def test_axe(page, path):
+    """Axe finds nothing wrong, wide or narrow, light or dark, all unfolded: an English page wide and a Chinese one narrow, its article, which is long, in one scheme."""
     unfold(page)
     page.evaluate(AXE_SCRIPT)
     rest = {"exclude": [[".bd-article"]]}
-    for width, scheme, context in ((1280, "light", "html"), (1280, "dark", rest), (360, "dark", "html"), (360, "light", rest)):
+    views = {"en": [(1280, "light", "html"), (1280, "dark", rest)], "zh": [(360, "dark", "html"), (360, "light", rest)]}
+    for width, scheme, context in views[language_of(path)]:
         page.set_viewport_size({"width": width, "height": 800})
-        page.emulate_media(color_scheme=scheme)
-        page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
+        wear(page, scheme)
         page.wait_for_timeout(50)  # boxes that scroll become stops after a frame
         assert violations(page, context) == [], (width, scheme)
 
 
-#: Tab on from where the keyboard is: what it is, whether it can be seen, and whether one sees that it is there.
-FOCUSED = """() => { const e = document.activeElement, s = getComputedStyle(e), b = e.getBoundingClientRect();
-    return [e === document.body ? null : e.outerHTML.slice(0, 120), b.width > 0 && b.right > 0 && b.left < innerWidth && s.visibility === "visible", s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2]; }"""
+#: Note where the keyboard comes: what it is, whether it can be seen, and whether one sees that it is there; null when it leaves the page.
+WATCH = """() => { window.seen = [];
+    addEventListener("focusout", event => { if (!event.relatedTarget) seen.push([null, true, true]); });
+    addEventListener("focusin", ({ target: e }) => { const s = getComputedStyle(e), b = e.getBoundingClientRect();
+        seen.push([e.outerHTML.slice(0, 120), b.width > 0 && b.right > 0 && b.left < innerWidth && s.visibility === "visible", s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2]); }); }"""
 
 
-@each_page
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("path, width", [*((path, 1280) for path in PAGES), *((path, 360) for path in CHINESE)])
 def test_keyboard(visit, path, width):
     """The keyboard reaches every control and every box that scrolls, in sight and with a visible focus; nothing holds it."""
     page = visit(path, viewport={"width": width, "height": 800})
@@ -269,18 +333,20 @@ def test_keyboard(visit, path, width):
     boxes = page.evaluate("""() => [...document.querySelectorAll(".bd-article *")].filter(e => e.scrollWidth > e.clientWidth + 1 && ["auto", "scroll"].includes(getComputedStyle(e).overflowX)
         && e.checkVisibility() && !e.matches("input, textarea") && e.tabIndex < 0 && !e.querySelector("a, button, input, [tabindex]")).map(e => e.outerHTML.slice(0, 120))""")
     assert boxes == []
+    page.evaluate(WATCH)
     seen = []
-    for _ in range(1000):
-        page.keyboard.press("Tab")
-        element, visible, outlined = page.evaluate(FOCUSED)
-        if element is None or seen and element == seen[0]:
+    for _ in range(100):
+        for _ in range(20):
+            page.keyboard.press("Tab")
+        seen = page.evaluate("seen")
+        if None in (names := [element for element, _, _ in seen]) or names[0] in names[1:]:
             break
-        seen.append(element)
-        assert visible and outlined, element
     else:
         pytest.fail(f"the keyboard stays at {seen[-1]}")
+    end = next(i for i, name in enumerate(names) if name is None or name in names[:1] and i)
+    assert [s for s in seen[:end] if not (s[1] and s[2])] == []
     wanted = page.locator(".bd-article :is(input, select, textarea, button, summary, a[href]):enabled").evaluate_all("all => all.filter(e => e.checkVisibility()).length")
-    assert len(seen) >= wanted
+    assert end >= wanted
 
 
 def on_paper(page):
@@ -296,8 +362,7 @@ ON_SCREEN = """all => all.map(e => [[...e.querySelectorAll(".onegpu-row")].map(r
     [...e.querySelectorAll("output")].map(o => [o.closest("tr").cells[0].textContent, o.textContent])])"""
 
 
-@each_page
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path, scheme", [*((path, "light") for path in PAGES), *((path, "dark") for path in CHINESE)])
 def test_print(visit, noise, path, scheme):
     """On paper a calculator is its present inputs and results; nothing is there to be clicked; black on white; answers are unfolded, code that is folded is left out."""
     page = visit(path, viewport={"width": 700, "height": 900}, color_scheme=scheme)
@@ -329,19 +394,18 @@ def test_print(visit, noise, path, scheme):
     assert noise == []
 
 
-@each_page
-def test_less_motion(visit, path):
+@in_turn
+def test_less_motion(page, path):
     """Nothing moves by itself for readers who want no motion."""
-    page = visit(path, reduced_motion="reduce")
     unfold(page)
     assert page.evaluate("""[...document.querySelectorAll("*")].filter(e => { const s = getComputedStyle(e);
         return s.animationName !== "none" || s.transitionDuration.split(", ").some(t => parseFloat(t) > 0) || s.scrollBehavior === "smooth"; }).map(e => e.outerHTML.slice(0, 80))""") == []
 
 
-@each_page
-def test_more_contrast(visit, path):
+@in_turn
+def test_more_contrast(page, path):
     """Forced colours keep the controls' borders, the results and the bars' colours apart; more contrast makes lines as dark as text."""
-    page = visit(path, forced_colors="active", contrast="more")
+    page.emulate_media(forced_colors="active", contrast="more")
     unfold(page)
     look = """all => all.filter(e => e.checkVisibility()).map(e => { const s = getComputedStyle(e); return [s.borderTopColor, s.backgroundColor, s.color, +s.opacity]; })"""
     ground = page.evaluate("getComputedStyle(document.querySelector('.bd-article')).backgroundColor, getComputedStyle(document.body).backgroundColor")
@@ -357,10 +421,10 @@ def test_more_contrast(visit, path):
         assert border == ink
 
 
-@each_page
-def test_figures_and_ids(visit, path):
-    """Figures say what they show, and no id stands twice."""
-    page = visit(path)
+@in_turn
+def test_figures_and_ids(page, path):
+    """Figures say what they show, no id stands twice, and the page names its language."""
+    assert page.evaluate("document.documentElement.lang") == {"en": "en", "zh": "zh-CN"}[language_of(path)]
     figures = page.locator("svg.onegpu-figure").evaluate_all("all => all.map(e => [e.getAttribute('role'), e.getAttribute('aria-label')])")
     assert [f for f in figures if f[0] != "img" or not (f[1] or "").strip()] == []
     ids = Counter(page.locator("[id]").evaluate_all("all => all.map(e => e.id)"))
@@ -411,12 +475,11 @@ def box(root, name):
 
 
 def readout(root, name=""):
-    """All that a calculator shows of its results, and every value but one input's own, unrounded."""
-    settle(root)
-    return root.evaluate("""(root, name) => [
+    """All that a calculator shows of its results, and every value but one input's own, unrounded, when it is settled."""
+    return root.evaluate("""async (root, name) => { while (!root.onegpu.settled) await new Promise(requestAnimationFrame); return [
         [...root.querySelectorAll("output, .onegpu-stack, .onegpu-plans, .onegpu-wrong .onegpu-note")].map(e => e.textContent)
             .concat([...root.querySelectorAll(".onegpu-curve")].map(e => e.innerHTML)).join("|"),
-        JSON.stringify({ ...root.onegpu.values, [name]: 0 })]""", name)
+        JSON.stringify({ ...root.onegpu.values, [name]: 0 })]; }""", name)
 
 
 def note(control):
@@ -425,8 +488,8 @@ def note(control):
 
 
 def reset(root):
-    """Back to the start."""
-    root.locator(".onegpu-title button").click()
+    """Back to the start, without looking for the mouse's way to the button."""
+    root.locator(".onegpu-title button").dispatch_event("click")
 
 
 def enter(control, text):
@@ -444,10 +507,10 @@ def type_into(control, text):
 
 
 def prepare(root, settings):
-    """Set other controls first, by shown text."""
+    """Set other controls first, by value."""
     for name, text in settings.items():
         if (choice := root.locator(f'select[data-name="{name}"]')).count():
-            choice.select_option(label=text)
+            choice.select_option(value=text)
         else:
             enter(box(root, name), text)
 
@@ -471,6 +534,9 @@ def extent(control):
     """A slider's position and its last one."""
     return control.evaluate("e => [+e.value, +e.max]")
 
+
+#: More options than this are a catalogue's rows: tests of the catalogue see each of them, those of a control some.
+MANY = 8
 
 # Each of these operates a control step by step and yields what it did; every step should change the readout, of a
 # choice at least one. A single arrow on a slider may hide behind rounding: it should change the unrounded results.
@@ -530,15 +596,16 @@ def press_choice(control, name):
     """A choice, by keyboard: down to its end, then up."""
     position, count = control.evaluate("e => [e.selectedIndex, e.length]")
     control.focus()
-    for key in ["ArrowDown"] * (count - 1 - position) + ["ArrowUp"] * (count - 1):
+    way = ["ArrowDown"] * (count - 1 - position) + ["ArrowUp"] * (count - 1)
+    for key in way if count <= MANY else ["ArrowDown", "End", "ArrowUp", "Home", "ArrowDown"]:
         control.page.keyboard.press(key)
         yield key
 
 
 def click_choice(control, name):
-    """A choice, option by option."""
+    """A choice, option by option; of a long catalogue some rows with the first and the last."""
     position, count = control.evaluate("e => [e.selectedIndex, e.length]")
-    for i in range(count):
+    for i in range(count) if count <= MANY else sorted({i * (count - 1) // MANY for i in range(MANY + 1)}):
         if i != position:
             control.select_option(index=i)
             yield f"option {i}"
@@ -562,8 +629,9 @@ def complaint(root, name, kind, control, operate):
     """What is wrong with a control: from the start, or from the first of its settings where it is right, nothing."""
     wrong = None
     for settings in [{}, *SETTINGS.get(name, ())]:
-        reset(root)
-        prepare(root, settings)
+        if settings:
+            reset(root)
+            prepare(root, settings)
         settle(root)
         if control.is_disabled():
             wrong = "disabled" if note(control).strip() else "disabled without a reason"
@@ -578,16 +646,20 @@ def complaint(root, name, kind, control, operate):
     return f"{name} ({kind}): {wrong}"
 
 
-@each_page
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("path, way", [*((path, "keyboard") for path in PAGES), *((path, "mouse") for path in CHINESE)])
 def test_controls(visit, noise, path, way):
-    """Each control changes the readout, and the reset button brings the start back."""
+    """Each control changes the readout, and the reset button brings the start back, pressed or clicked."""
     wrong = []
     for root in calculators(visit, path):
-        start = readout(root)
-        for name, kind, control in controls(root, folded=path not in LONG):
+        start, operable = readout(root), controls(root, folded=path not in LONG)
+        for name, kind, control in operable:
             wrong.append(complaint(root, name, kind, control, WAYS[way][kind]))
             reset(root)
+            assert readout(root) == start, name
+        for name, kind, control in [c for c in operable if c[2].is_enabled()][:1]:
+            *_, _ = WAYS[way][kind](control, name)
+            button = root.locator(".onegpu-title button")
+            button.click() if way == "mouse" else button.press("Enter")
             assert readout(root) == start, name
     assert list(filter(None, wrong)) == []
     assert noise == []
@@ -596,8 +668,10 @@ def test_controls(visit, noise, path, way):
 @each_page
 def test_disabled_controls_say_why(visit, path):
     """A control that does nothing says so, and so do its parts."""
-    silent = [name for root in calculators(visit, path) for name, _, control in controls(root) if control.is_disabled() and not note(control).strip()]
-    assert silent == []
+    for root in calculators(visit, path):
+        settle(root)
+        silent = "all => all.filter(e => e.disabled && !document.getElementById(e.getAttribute('aria-describedby')).textContent.trim()).map(e => e.dataset.name)"
+        assert root.locator(CONTROL).evaluate_all(silent) == []
 
 
 # -- calculators against Python --------------------------------------------------------------------
@@ -629,8 +703,8 @@ def act(rng, name, kind, control):
 
 def differences(root, spec):
     """Where a calculator and Python disagree: values, shown text, refusals."""
-    settle(root)
-    found, text = root.evaluate("root => [root.onegpu, Object.fromEntries([...root.querySelectorAll('output')].map(e => [e.dataset.name, e.textContent]))]")
+    found, text, notes = root.evaluate("""async root => { while (!root.onegpu.settled) await new Promise(requestAnimationFrame); return [
+        root.onegpu, Object.fromEntries([...root.querySelectorAll("output")].map(e => [e.dataset.name, e.textContent])), [...root.querySelectorAll(".onegpu-note")].map(e => e.textContent)]; }""")
     refused = bool(found["errors"])
     for name in spec["outputs"]:
         try:
@@ -646,7 +720,6 @@ def differences(root, spec):
         due = found["errors"].get(name, "–") if refused else REGISTRY[name].human(value)
         if text[name] != due:
             yield f"{name}: {text[name]!r}, Python {due!r}; {found['state']}"
-    notes = root.evaluate("root => [...root.querySelectorAll('.onegpu-note')].map(e => e.textContent)")
     if not all(text.get(n) == words or words in notes for n, words in found["errors"].items()):
         yield f"{found['errors']}: not shown; {found['state']}"
 
@@ -658,7 +731,7 @@ def test_same_as_python(visit, noise, site, path):
     for root, spec in zip(calculators(visit, path), specs(site / path), strict=True):
         wrong += differences(root, spec)
         operable = controls(root)
-        for _ in range(30):
+        for _ in range(20 if language_of(path) == "en" else 10):
             name, kind, control = rng.choice(operable)
             if control.is_enabled():
                 act(rng, name, kind, control)
@@ -667,8 +740,7 @@ def test_same_as_python(visit, noise, site, path):
     assert noise == []
 
 
-@each_page
-@pytest.mark.parametrize("end", ["Home", "End"])
+@pytest.mark.parametrize("path, end", [*((path, "Home") for path in PAGES), *((path, "End") for path in CHINESE)])
 def test_same_as_python_at_the_ends(visit, noise, site, path, end):
     """Calculator and Python agree, and refuse alike, while every slider is run to one end."""
     wrong = []
@@ -704,17 +776,23 @@ def test_refuses_in_the_words_of_the_call(visit, site):
     assert after_typing(calculators(visit, path)[i], name, "1.2") == (str(error.value), "1.2", "")
 
 
+#: Put a text into each box in turn, and start over: the box's name, the words beside it, what stands in it, and the digits that the outputs show.
+REFUSED = """(root, text) => [...root.querySelectorAll("[type=text][data-name]:enabled")].map(e => {
+    e.value = text;
+    e.dispatchEvent(new Event("change", { bubbles: true }));
+    const found = [e.dataset.name, document.getElementById(e.getAttribute("aria-describedby")).textContent, e.value, [...root.querySelectorAll("output")].map(o => o.textContent).join("").replace(/\\D/g, "")];
+    root.querySelector(".onegpu-title button").click();
+    return found; })"""
+
+
 @each_page
 @pytest.mark.parametrize("text, value", [("-1", -1.0), ("nan", math.nan), ("abc", "abc")])
 def test_refuses(visit, noise, path, text, value):
     """Each box refuses what Python refuses, in the same words, and keeps what was typed."""
-    wrong = []
     for root in calculators(visit, path):
-        for name in [name for name, kind, control in controls(root) if kind == "text" and control.is_enabled()]:
-            seen, due = after_typing(root, name, text), (refusal(name, value), text, "")
-            wrong += [] if seen == due else [(seen, due)]
-            root.locator(".onegpu-title button").dispatch_event("click")
-    assert wrong == []
+        settle(root)
+        found = root.evaluate(REFUSED, text)
+        assert found == [[name, refusal(name, value), text, ""] for name, *_ in found] and len(found) > 1
     assert noise == []
 
 
@@ -732,9 +810,9 @@ def test_own_model(visit, noise, site, path):
         for text in (json.dumps(QWEN)[:80], "[]", json.dumps(QWEN | {"model_type": "resnet"}), json.dumps({k: v for k, v in QWEN.items() if k != "hidden_size"}), json.dumps(QWEN | {"vocab_size": "many"})):
             root.locator(".onegpu-own textarea").fill(text)
             try:
-                refused = f"never: {read_config(json.loads(text))}" if text[:1] == "{" else "config = text: must be a JSON object"
+                refused = f"never: {read_config(json.loads(text))}" if text[:1] == "{" else labels.text("config.object", name="text")
             except json.JSONDecodeError:
-                refused = "config = text: must be a JSON object"
+                refused = labels.text("config.object", name="text")
             except ValueError as error:
                 refused = str(error)
             assert note(root.locator("select[data-name=model]")) == refused and root.locator(".onegpu-own textarea").input_value() == text
@@ -827,6 +905,73 @@ def test_one_scenario(visit, noise, site, browser):
     assert noise == []
 
 
+@pytest.mark.parametrize("path, there", [("index.html", "zh/index.html"), ("chapters/05-decide.html", "zh/chapters/05-decide.html"), ("zh/index.html", "index.html"), ("zh/chapters/05-decide.html", "chapters/05-decide.html")])
+def test_the_language_link_carries_the_scenario(visit, noise, site, path, there):
+    """The link to the other edition leads to the same page, which computes the same question, also where nothing is stored."""
+    page = visit(path)
+    page.locator(CALCULATOR).first.locator('select[data-name="model"]').select_option(value="Mistral 7B")
+    enter(box(page.locator(CALCULATOR).first, "seq_len"), "2048")
+    settled(page)
+    before, link = states(page)[0], page.locator(f".btn-language-{language_of(there)}").first
+    asked = dict(parse_qsl(urlsplit(link.evaluate("a => a.href")).query))
+    assert asked.items() >= {"model": "Mistral 7B", "seq_len": "2048"}.items()
+    fresh = visit(there)
+    fresh.goto(f"{link.evaluate('a => a.href')}")
+    assert fresh.url.partition("?")[0] == (site / there).as_uri() and states(fresh)[0] == before
+    link.click()
+    page.wait_for_url(f"**/{there}?*")
+    assert states(page)[0] == before and labels_of(page) == language_of(there) and noise == []
+
+
+def labels_of(page):
+    """The language in which a page's scripts speak."""
+    word = page.evaluate("ONEGPU.words.calculator.reset")
+    return next(language for language in labels.languages() if labels.load(language)["calculator"]["reset"] == word)
+
+
+@pytest.mark.xfail(reason="the link does not follow the reader yet", strict=True)
+@pytest.mark.parametrize("path", ["chapters/01-memory-wall.html", "zh/chapters/01-memory-wall.html"])
+def test_the_language_link_leads_to_the_section_in_view(visit, path):
+    """Who changes the language stays at the section that is read."""
+    page = visit(path)
+    name = page.locator(".bd-toc-nav a").nth(3).get_attribute("href")
+    page.evaluate("id => document.getElementById(id).scrollIntoView()", name[1:])
+    page.wait_for_timeout(100)
+    page.locator("[class*=btn-language-]").first.click()
+    page.wait_for_load_state()
+    assert urlsplit(page.url).fragment == name[1:]
+
+
+@pytest.fixture(scope="module")
+def served(site):
+    """The site from a local server, as readers find it."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}))
+    server.RequestHandlerClass = functools.partial(server.RequestHandlerClass, directory=str(site))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+@pytest.mark.parametrize("path, query, wanted", [
+    ("zh/search.html", "显存", "chapters/01-memory-wall.html"), ("zh/search.html", "梯度累积", "chapters/04-walls-compound.html"), ("zh/search.html", "张量并行", "chapters/04-walls-compound.html"),
+    ("zh/search.html", "MFU", "chapters/02-compute-wall.html"), ("zh/search.html", "激活重计算 显存", "chapters/01-memory-wall.html"), ("zh/search.html", "kernel_efficiency", "symbols.html"),
+    ("search.html", "recomputation memory", "chapters/01-memory-wall.html"), ("search.html", "MFU", "chapters/02-compute-wall.html"), ("search.html", "kernel_efficiency", "symbols.html")])
+def test_search(browser, served, path, query, wanted):
+    """The search of each edition finds a word, a name and several words, on the edition's own pages."""
+    page = browser.new_page()
+    errors = []
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    try:
+        page.goto(f"{served}{path}?q={quote(query)}")
+        page.locator("#search-results li a").first.wait_for(timeout=5000)
+        page.wait_for_timeout(200)
+        found = [urlsplit(a) for a in page.locator("#search-results li a").evaluate_all("all => all.map(a => a.href)")]
+        home = "/" + path.replace("search.html", "")
+        assert f"{home}{wanted}" in {a.path for a in found} and all(a.path.startswith(home) and ("/zh/" in a.path) == (home == "/zh/") for a in found) and errors == []
+    finally:
+        page.close()
+
+
 def test_calculators_follow_each_other(visit, noise):
     """On one page too: a value, a row, a pasted model; each keeps its own first values of what was not set; a refused value stays where it was typed."""
     page = visit("chapters/01-memory-wall.html")
@@ -900,7 +1045,7 @@ def test_calibration_goes_everywhere(visit, noise):
     assert noise == []
 
 
-@each_page
+@each_english_page
 def test_copied_python_gives_the_same(visit, noise, site, path):
     """The copied code runs in a bare Python and gives what the calculator shows, at the start and after some steps."""
     rng = random.Random(path)
@@ -923,7 +1068,7 @@ def test_copied_python_gives_the_same(visit, noise, site, path):
 
 # -- exercises -------------------------------------------------------------------------------------
 
-EXERCISES = {f"{page}.html": made for page, made in exercise_pages().items()}
+EXERCISES = {f"{page}.html": made for language in ("en", "zh") for page, made in exercise_pages(language).items()}
 each_exercise_page = pytest.mark.parametrize("path", EXERCISES)
 
 
@@ -950,32 +1095,32 @@ def seed_of(page):
 @each_exercise_page
 def test_another_one(visit, noise, path):
     """The button draws other numbers in all exercises of the page, as Python does; the link keeps them; the way back is there."""
-    page = visit(path)
+    page, words = visit(path), labels.lookup("calculator.exercise")
     page.evaluate("history.replaceState(null, '', '?own=key#exercises')")
     assert texts(page) == due(path, 0)
     for i, root in enumerate(page.locator(".onegpu-exercise").all()):
         again, back = root.locator("button").all()
-        assert again.inner_text() == "another one" and (back.is_visible() or not i)
+        assert again.inner_text() == words["another"] and (back.is_visible() or not i)
         before, seed = texts(page), seed_of(page)
         root.locator("summary").click()
         again.focus()
         page.keyboard.press("Enter" if i % 2 else "Space")
         assert seed_of(page) > seed and texts(page)[i][0] != before[i][0] and again.evaluate("e => e === document.activeElement")
-        assert texts(page) == due(path, seed_of(page)) and f"variant {seed_of(page)}" in root.inner_text()
+        assert texts(page) == due(path, seed_of(page)) and words["variant"].format(seed=seed_of(page)) in root.inner_text()
         assert root.locator("p").first.get_attribute("aria-live") == "polite" and page.locator(".onegpu-exercise [aria-live=polite]").count() == 1
     last = seed_of(page)
     page.reload()
     assert texts(page) == due(path, last) and address(page).endswith(f"?own=key&seed={last}#exercises")
-    page.locator(".onegpu-again").last.get_by_text("as printed").click()
-    assert texts(page) == due(path, 0) and address(page).endswith("?own=key#exercises") and not page.locator(".onegpu-again").get_by_text("as printed").first.is_visible()
-    assert page.evaluate("document.activeElement.textContent") == "another one" and noise == []
+    page.locator(".onegpu-again").last.get_by_text(words["printed"]).click()
+    assert texts(page) == due(path, 0) and address(page).endswith("?own=key#exercises") and not page.locator(".onegpu-again").get_by_text(words["printed"]).first.is_visible()
+    assert page.evaluate("document.activeElement.textContent") == words["another"] and noise == []
 
 
 @each_exercise_page
 def test_a_link_with_a_seed(visit, noise, site, path):
     """A class opens one link and sees one variant; what is no seed shows the printed one."""
     page = visit(path)
-    for query, seed in (("17", 17), ("-3", 0), ("9999999999", 0)):
+    for query, seed in (("17", 17), ("-3", 0), ("9999999999", 0))[:3 if language_of(path) == "en" else 1]:
         page.goto(f"{(site / path).as_uri()}?seed={query}")
         assert texts(page) == due(path, seed), query
     assert noise == []

@@ -160,9 +160,10 @@ def test_the_date(tmp_path, monkeypatch):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d|", pages.build_date(ROOT))
 
 
-def test_every_word_of_the_glossary_is_used():
+@pytest.mark.parametrize("edition", ["", "zh"])
+def test_every_word_of_the_glossary_is_used(edition):
     """The glossary explains what the book says."""
-    text = (ROOT / "glossary.md").read_text("utf-8").partition(":sorted:")[2]
+    text = (ROOT / edition / "glossary.md").read_text("utf-8").partition(":sorted:")[2]
     entries = [names.split("\n") for names in re.findall(r"^((?:[^\s`].*\n)+)  \S", text, re.M)]
-    prose = "\n".join(p.read_text("utf-8") for p in [ROOT / "index.ipynb", *ROOT.glob("chapters/*.ipynb")])
+    prose = "\n".join(p.read_text("utf-8") for p in [ROOT / edition / "index.ipynb", *(ROOT / edition).glob("chapters/*.ipynb")])
     assert len(entries) > 40 and not [names for names in entries if not any(re.search(pages.pattern(n), prose) for n in names if n)]
