@@ -134,7 +134,7 @@ def specification(page):
 
 def digits(text):
     """Every number of a text as it is written, in any order; 1M is Chinese 100 万."""
-    return Counter(re.findall(r"\d+(?:,\d{3})*(?!\d)(?:\.\d+)?", re.sub(r"\b1M\b", "100 万", text)))
+    return Counter(re.findall(r"\d+(?:,\d{3})*(?!\d)(?:\.\d+)?", re.sub(r"(?<![\d.])1M\b", "100 万", text)))
 
 
 def symbols(latex):
