@@ -1134,3 +1134,46 @@ def test_exercises_without_javascript(visit, path):
         assert root.locator("p").first.inner_text() == f"{exercise.number} {exercise.ask()}" and not root.locator("details p").is_visible()
         root.locator("summary").click()
         assert root.locator("details p").inner_text() == exercise.answer() and root.locator("button").count() == 0
+
+
+# -- what a reader sees at once ----------------------------------------------------------------------
+
+def test_says_what_is_not_as_printed(visit):
+    """A value from another page is named, until a reset."""
+    page = visit("chapters/02-compute-wall.html")
+    page.goto(f"{page.url}?tokens=3000000000000")
+    root = page.locator(CALCULATOR).first
+    told = root.get_by_text("Not as printed: training tokens.")
+    assert told.is_visible() and told.evaluate("e => !e.closest('[aria-live], [role=status]')")
+    reset(root)
+    assert root.get_by_text("Not as printed").count() == 0
+
+
+@pytest.mark.parametrize("width, moves", [(1400, False), (360, True)])
+def test_readouts_stay_in_sight(visit, width, moves):
+    """Beside the controls; below them, in a narrow window, they scroll with the page."""
+    page = visit("chapters/05-decide.html", viewport={"width": width, "height": 800})
+    place = "() => Math.round(document.querySelector('.onegpu-results').getBoundingClientRect().top)"
+    page.evaluate("() => scrollTo(0, scrollY + document.querySelector('.onegpu-grid').getBoundingClientRect().top + 50)")
+    before = page.evaluate(place)
+    page.evaluate("() => scrollBy(0, 100)")
+    assert page.evaluate(place) == before - 100 * moves
+
+
+def test_escape_closes_a_meaning(visit):
+    """And it opens again when the pointer comes back."""
+    page = visit("chapters/01-memory-wall.html")
+    word, meaning = page.locator(".onegpu-term").first, page.locator(".onegpu-definition").first
+    word.hover()
+    assert meaning.is_visible()
+    page.keyboard.press("Escape")
+    assert meaning.is_hidden()
+    page.mouse.move(0, 0)
+    word.hover()
+    assert meaning.is_visible()
+
+
+def test_excerpts_are_prose(visit):
+    """Without meanings of words, sources of equations and code."""
+    text = """<div role="main">into <math><mi>k</mi><annotation>k</annotation></math> parts<span class="onegpu-definition">Pieces.</span>.<div class="cell_input">x = 1</div></div>"""
+    assert visit("search.html").evaluate("text => Search.htmlToText(text)", text) == "into k parts."

@@ -5,10 +5,14 @@ import re
 from html import unescape
 
 import pytest
+from docutils import nodes
+from docutils.core import publish_doctree
+from myst_parser.docutils_ import Parser
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 from onegpu import __version__, pages
+from onegpu.book import LongCells
 from onegpu.compute import training_flops, training_time
 from onegpu.memory import activations
 from onegpu.quantities import d_model, kernel_efficiency, matmul_params
@@ -167,3 +171,11 @@ def test_every_word_of_the_glossary_is_used(edition):
     entries = [names.split("\n") for names in re.findall(r"^((?:[^\s`].*\n)+)  \S", text, re.M)]
     prose = "\n".join(p.read_text("utf-8") for p in [ROOT / edition / "index.ipynb", *(ROOT / edition).glob("chapters/*.ipynb")])
     assert len(entries) > 40 and not [names for names in entries if not any(re.search(pages.pattern(n), prose) for n in names if n)]
+
+
+def test_long_cells():
+    """A cell of many words has a width of its own, in Chinese at half as many characters; a name or a symbol does not wrap anyway."""
+    rows = "\n".join(f"| {cell} |" for cell in ("a few words", "x" * 25, "`" + "x" * 25 + "`", "字" * 13))
+    document = publish_doctree(f"| a |\n|---|\n{rows}\n", parser=Parser())
+    LongCells(document, None).apply()
+    assert [bool(cell["classes"]) for cell in document.findall(nodes.entry)] == [False, False, True, False, True]

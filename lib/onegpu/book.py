@@ -128,14 +128,15 @@ class EquationTargets(SphinxTransform):
 
 
 class LongCells(SphinxTransform):
-    """Mark the cells of tables whose text is long, so that a narrow page does not squeeze them into one word a line."""
+    """Mark the cells of tables whose text is long, so that a narrow page does not squeeze them into one word a line; names and symbols do not wrap."""
 
     default_priority = 700
 
     def apply(self, **kwargs):
         """Mark them."""
         for cell in self.document.findall(nodes.entry):
-            if sum(1 + is_wide(c) for c in cell.astext()) > LONG:
+            words = "".join(text for text in cell.findall(nodes.Text) if not isinstance(text.parent, (nodes.literal, nodes.math)))
+            if sum(1 + is_wide(c) for c in words) > LONG:
                 cell["classes"].append("onegpu-long")
 
 

@@ -77,11 +77,10 @@ def legend_below(axes, columns=1):
     axes.get_figure().legend(loc="outside lower left", ncols=columns)
 
 
-def name(axes, text, x, y, side):
-    """A name beside a point: at its left, right, above or below it."""
-    dx, dy = {"left": (-6, 0), "right": (6, 0), "above": (0, 7), "below": (0, -7)}[side]
-    across, along = {-6: "right", 6: "left", 0: "center"}[dx], {7: "bottom", -7: "top", 0: "center"}[dy]
-    axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", ha=across, va=along, color=INK, fontsize=11)
+def name(axes, text, point, dx, dy):
+    """A name so many points right of and above what it names; from far it points there."""
+    line = {"arrowstyle": "-", "color": INK, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4} if abs(dy) > 10 else None
+    axes.annotate(text, point, (dx, dy), textcoords="offset points", ha="left" if dx > 0 else "right", va="center", color=INK, fontsize=11, arrowprops=line)
 
 
 def is_wide(character):
@@ -250,7 +249,7 @@ def published_runs(*, mfu=0.4):
     runs = [r for r in RUNS.values() if r.scope == "run" and r.gpu and r.gpu_hours and r.tokens]
     asked = [compute.training_time(params=r.active_params, tokens=r.tokens, gpu=GPUS[r.gpu], mfu=mfu) / units.HOUR for r in runs]
     again = [(x, r.gpu_hours) for r, x in zip(runs, asked, strict=True) if r.recompute in ("full", "yes")]
-    named = {"nanoGPT GPT-2 small": "right", "Llama 2 7B": "right", "GPT-3 175B": "left", "Llama 3.1 405B": "left", "Llama 3.1 8B": "left", "BLOOM 176B": "right"}
+    named = {"nanoGPT GPT-2 small": (8, -8), "Llama 2 7B": (8, -8), "GPT-3 175B": (-14, 20), "Llama 3.1 405B": (-8, 8), "Llama 3.1 8B": (-40, 11), "BLOOM 176B": (12, -12)}
 
     def paint(axes):
         ends = [min(asked) / 3, max(asked) * 3]
@@ -259,7 +258,7 @@ def published_runs(*, mfu=0.4):
         axes.plot(asked, [r.gpu_hours for r in runs], "o", color="#0072b2", markersize=5)
         for run, x in zip(runs, asked, strict=True):
             if run.name in named:
-                name(axes, run.name, x, run.gpu_hours, named[run.name])
+                name(axes, run.name, (x, run.gpu_hours), *named[run.name])
         logarithmic(axes)
         axes.set_xlabel(word("asked_axis", mfu=units.human(mfu, "share")))
         axes.set_ylabel(word("printed_axis"))
@@ -356,14 +355,14 @@ def elementwise(steps):
     from .evidence import elementwise_flops_per_token
 
     found = {m: (s.elementwise_flops / s.flops, elementwise_flops_per_token(s) * s.tokens / s.flops) for m, s in steps.items()}
-    named = {"GPT-2 small": "right", "Llama 2 7B": "below", "GPT-3 175B": "above", "PaLM 540B": "above"}
+    named = {"GPT-2 small": (60, 24), "Llama 2 7B": (40, 40), "GPT-3 175B": (4, 40), "PaLM 540B": (-14, 4)}
 
     def paint(axes):
         axes.plot([m.d_model for m in found], [100 * law for _, law in found.values()], "_", color="#d55e00", markersize=14, label=word("law"))
         axes.plot([m.d_model for m in found], [100 * share for share, _ in found.values()], "o", color="#0072b2", markersize=5, label=word("compiler"))
         for m, (share, _) in found.items():
             if m.name in named:
-                name(axes, m.name, m.d_model, 100 * share, named[m.name])
+                name(axes, m.name, (m.d_model, 100 * share), *named[m.name])
         logarithmic(axes)
         axes.set_xlabel(word("width_axis"))
         axes.set_ylabel(word("rest_axis"))

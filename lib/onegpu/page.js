@@ -28,7 +28,7 @@
     for (const [link] of links) link.classList.toggle("active", link.parentElement.contains(now));
   }
   const later = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(follow); };
-  addEventListener("scroll", later, { passive: true });
+  addEventListener("scroll", later);
   addEventListener("resize", later);
   later();
 })();
