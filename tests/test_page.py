@@ -510,7 +510,7 @@ def prepare(root, settings):
     """Set other controls first, by value."""
     for name, text in settings.items():
         if (choice := root.locator(f'select[data-name="{name}"]')).count():
-            choice.select_option(value=text)
+            choice.select_option(index=REGISTRY[name].choices.index(text))
         else:
             enter(box(root, name), text)
 
