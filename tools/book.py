@@ -71,13 +71,14 @@ def build(folder, edition):
 def library():
     """A code cell that holds the library, to read and to change, and writes it beside its notebook."""
     files = sorted(p for p in (ROOT / "lib" / "onegpu").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
-    text = "".join(f"\n%% {p.relative_to(ROOT / 'lib').as_posix()}\n{p.read_text('utf-8')}" for p in files)
+    text = "".join(f"\n%% {p.relative_to(ROOT / 'lib').as_posix()}\n{p.read_text('utf-8')}".replace("\n", "\n|") for p in files).replace("\n|%% ", "\n%% ")
+    # Without the bars, IPython would take the examples of docstrings for something typed at its prompt.
     source = f"""# The book's library: one file after another, written beside this notebook, so that it runs without a repository.
 import pathlib
 
 LIBRARY = r'''{text}'''
 for part in LIBRARY.split("\\n%% ")[1:]:
-    name, _, content = part.partition("\\n")
+    name, _, content = part.replace("\\n|", "\\n").partition("\\n")
     file = pathlib.Path("onegpu-book", "lib", name)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content, "utf-8")"""
