@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH := $(CURDIR)/lib
 
-.PHONY: book publish push-site colab test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
+.PHONY: nbval book publish push-site colab test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
 	$(BIN)/python tools/book.py
@@ -29,6 +29,8 @@ test: .venv/ready  ## the pages in three browsers beside everything else
 
 test-rest:
 	$(BUILT) --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests
+nbval: .venv/ready  ## the stored outputs again, by nbval, which runs each notebook; `make test` compares them with what the build ran
+	$(PYTEST) --nbval index.ipynb symbols.ipynb chapters zh
 test-evidence:
 	$(PYTEST) tests/test_evidence.py tests/test_properties.py
 test-pages:

@@ -39,7 +39,7 @@ FORMULAS = {f.name: f for m in modules() for f in m._section.formulas} | {f.name
 CALCULATOR, CONTROL = ".onegpu-calculator", ".onegpu :is(input, select)[data-name]"
 GENERATED = {"404.html", "genindex.html", "search.html"}
 LOCAL = ("file:", "data:", "blob:")
-PAGE_BYTES = 130_000  # the budget is 200 KB; this is what the pages keep to
+PAGE_BYTES = 135_000  # the budget is 200 KB; this is what the pages keep to
 NO_BROWSER = "NO BROWSER: the page tests did not run; install chromium"
 
 #: Where a control does nothing at the start: other controls to set first, by the control's name, by name and value.
@@ -929,7 +929,6 @@ def labels_of(page):
     return next(language for language in labels.languages() if labels.load(language)["calculator"]["reset"] == word)
 
 
-@pytest.mark.xfail(reason="the link does not follow the reader yet", strict=True)
 @pytest.mark.parametrize("path", ["chapters/01-memory-wall.html", "zh/chapters/01-memory-wall.html"])
 def test_the_language_link_leads_to_the_section_in_view(visit, path):
     """Who changes the language stays at the section that is read."""
@@ -1177,3 +1176,10 @@ def test_excerpts_are_prose(visit):
     """Without meanings of words, sources of equations and code."""
     text = """<div role="main">into <math><mi>k</mi><annotation>k</annotation></math> parts<span class="onegpu-definition">Pieces.</span>.<div class="cell_input">x = 1</div></div>"""
     assert visit("search.html").evaluate("text => Search.htmlToText(text)", text) == "into k parts."
+
+
+@each_page
+def test_equations_are_well_formed(visit, path):
+    """Fractions and scripts of an equation have the parts that they need."""
+    page = visit(path)
+    assert page.evaluate("[...document.querySelectorAll('mfrac, msub, msup, munder, mover')].filter(e => e.children.length !== 2).map(e => e.outerHTML.slice(0, 100))") == []

@@ -715,7 +715,7 @@ var onegpu = (() => {
       const here = addressed(location.href, scenario, lib, wholeLink);
       try { if (here !== location.href) history.replaceState(history.state, "", here); } catch { /* a browser may forbid it for a file */ }
       const home = new URL(document.documentElement.dataset.content_root || "./", location.href).href.replace(/[?#].*/, "");
-      for (const a of document.querySelectorAll("a[href]")) if (a.href.startsWith(home) && /\.html$|\/$/.test(a.pathname) && !a.getAttribute("href").startsWith("#")) a.href = addressed(a.href, scenario, lib, wholeLink);
+      for (const a of document.querySelectorAll("a[href]")) if ((a.hreflang || a.href.startsWith(home)) && /\.html$|\/$/.test(a.pathname) && !a.getAttribute("href").startsWith("#")) a.href = addressed(a.href, scenario, lib, wholeLink);
     };
     const spread = from => {
       clearTimeout(timer);

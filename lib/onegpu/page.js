@@ -26,6 +26,7 @@
   function follow() {
     const now = links.findLast(([, section]) => section.getBoundingClientRect().top <= 0.4 * innerHeight)?.[0];
     for (const [link] of links) link.classList.toggle("active", link.parentElement.contains(now));
+    for (const link of document.querySelectorAll("a[hreflang]")) link.hash = now?.hash ?? "";  // another language begins where the reader is
   }
   const later = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(follow); };
   addEventListener("scroll", later);

@@ -45,7 +45,8 @@ addEventListener("DOMContentLoaded", () => {
   Search.htmlToText = (text, anchor) => {
     const page = new DOMParser().parseFromString(text, "text/html");
     page.querySelectorAll(".onegpu-definition, annotation, .cell_input").forEach(e => e.remove());
-    return whole(page.documentElement.outerHTML, anchor);
+    const html = page.documentElement.outerHTML;
+    return whole(html, anchor) || whole(html);  // an equation has no words of its own
   };
 });"""
 
@@ -352,7 +353,7 @@ def switch(app, page, template, context, doctree):
         name = labels.load(language)["page"]["language"]
         context["header_buttons"].append({"type": "link", "url": address, "text": name, "tooltip": name, "label": f"language-{language}"})
     if page in app.env.found_docs:
-        site, pages = app.config.html_baseurl, {edition(app): app.builder.get_target_uri(page), **dict(others(app, page))}
+        site, pages = app.config.html_baseurl, {edition(app): app.builder.get_target_uri(page).rpartition("/")[2], **dict(others(app, page))}
         for language, address in pages.items():
             context["metatags"] += f'<link rel="alternate" hreflang="{language}" href="{escape(urljoin(site + app.builder.get_target_uri(page), address) if site else address)}" />\n'
 
