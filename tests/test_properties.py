@@ -130,7 +130,7 @@ MAY_REFUSE = {"mfu": "more FLOPs than the peak", "run_mfu": "the same", "run_hfu
 @every_formula
 def test_values_are_finite_and_legal(formula):
     """Legal inputs give a finite value inside the result's domain, also on the way; only the listed ones may refuse, naming themselves."""
-    @examples(8)
+    @examples(4)
     @given(inputs(formula))
     def check(values):
         found = formula.evaluate(**values)
@@ -319,7 +319,7 @@ def test_more_work_never_costs_less(formula):
     if not names:
         return
 
-    @examples(8)
+    @examples(4)
     @given(inputs(formula), st.sampled_from(names), st.data())
     def check(values, name, data):
         other = data.draw(value(REGISTRY[name]))
@@ -342,7 +342,7 @@ def parts(formula):
 @pytest.mark.parametrize("formula", [f for f in FORMULAS.values() if parts(f)], ids=lambda f: f.name)
 def test_the_whole_is_no_less_than_a_part(formula):
     """A sum or a maximum is at least each of its parts: the peak, the step, the plan's memory."""
-    @examples(8)
+    @examples(4)
     @given(inputs(formula))
     def check(values):
         found = formula.evaluate(**values)
@@ -353,7 +353,7 @@ def test_the_whole_is_no_less_than_a_part(formula):
 
 def test_the_peak_is_one_of_its_moments():
     """The peak of a step is reached in forward, in backward or in the optimizer's step, and is at least the state that is always there."""
-    @examples(40)
+    @examples(20)
     @given(inputs(memory.training_memory))
     def check(values):
         v = memory.training_memory.evaluate(**values)
@@ -369,7 +369,7 @@ def test_the_peak_is_one_of_its_moments():
                                          if n in f.inputs()], ids=lambda x: getattr(x, "name", x))
 def test_more_gpus_never_hold_more_state_each(state, axis):
     """State on a GPU never grows with the cards of any axis, nor with the ZeRO stage; all GPUs together hold it at least once, under ZeRO-3 exactly."""
-    @examples(50)
+    @examples(20)
     @given(inputs(state), st.integers(1, 64))
     def check(values, more):
         values |= {"schedule": "1f1b"} if "schedule" in values else {}
@@ -385,7 +385,7 @@ def test_more_gpus_never_hold_more_state_each(state, axis):
 
 def test_tensor_parallel_never_takes_more_memory():
     """Twice the tensor-parallel cards never need more memory each, whatever the rest of the plan."""
-    @examples(50)
+    @examples(20)
     @given(inputs(coupling.plan_memory))
     def check(values):
         twice = {"tensor_parallel": 2 * values["tensor_parallel"], "n_heads": 2 * values["n_heads"], "gpus_per_node": 2 * values["gpus_per_node"]}
@@ -398,7 +398,7 @@ def test_tensor_parallel_never_takes_more_memory():
 
 def test_a_later_zero_stage_sends_no_less():
     """What a later stage saves in memory it pays on the wire: from stage 1 on, bytes never fall. A bubble shrinks with more micro-batches and with virtual stages."""
-    @examples(40)
+    @examples(20)
     @given(inputs(coupling.data_parallel_bytes, coupling.pipeline_bubble))
     def check(values):
         sent = [call(coupling.data_parallel_bytes, values | {"zero_stage": z}) for z in (1, 2, 3)]
@@ -411,7 +411,7 @@ def test_a_later_zero_stage_sends_no_less():
 
 def test_recomputing_more_keeps_less():
     """Fewer bytes are kept with each step of recomputation, and never fewer FLOPs done; a FlashAttention keeps no more than the others."""
-    @examples(40)
+    @examples(20)
     @given(inputs(memory.kept_per_layer, compute.hardware_flops_per_token))
     def check(values):
         def both(**changed):
@@ -518,7 +518,7 @@ def test_inverse(name):
     """What one formula computes, another turns back."""
     formulas, pair = INVERSES[name]
 
-    @examples(40)
+    @examples(20)
     @given(inputs(*formulas))
     def check(values):
         assume(all(call(f, values) is not None for f in formulas))
@@ -531,7 +531,7 @@ def test_inverse(name):
 
 def test_whole_numbers_are_the_least():
     """Cards for a state and GPUs for a deadline are just enough: one fewer is too few. Replicas at the critical batch are just not too many."""
-    @examples(40)
+    @examples(20)
     @given(inputs(memory.cards_for_state, scaling.gpus_for_deadline, scaling.cluster_time, scaling.largest_data_parallel))
     def check(values):
         state, cards = call(memory.training_state, values), call(memory.cards_for_state, values)
@@ -547,7 +547,7 @@ def test_whole_numbers_are_the_least():
 
 def test_the_best_checkpoint_interval_is_the_best():
     """Any other interval wastes more time."""
-    @examples(40)
+    @examples(20)
     @given(inputs(scaling.expected_goodput), st.sampled_from([0.5, 0.9, 1.1, 2]))
     def check(values, factor):
         best = scaling.expected_goodput.compute({n: float(v) for n, v in values.items()})
