@@ -934,10 +934,8 @@ def test_the_language_link_leads_to_the_section_in_view(visit, path):
     """Who changes the language stays at the section that is read."""
     page = visit(path)
     name = page.locator(".bd-toc-nav a").nth(3).get_attribute("href")
-    page.wait_for_timeout(500)  # calculators above have taken their room
-    page.evaluate("id => document.getElementById(id).scrollIntoView()", name[1:])
-    page.wait_for_function("hash => document.querySelector('[class*=btn-language-]').hash === hash", arg=name)
-    page.locator("[class*=btn-language-]").first.click()
+    page.wait_for_function("""name => { const link = document.querySelector("[class*=btn-language-]"); document.getElementById(name.slice(1)).scrollIntoView();
+        if (link.hash === name) link.click(); return link.hash === name; }""", arg=name)  # calculators above may still take their room
     page.wait_for_url(lambda url: url.partition("#")[2] == name[1:] and ("/zh/" in url) != path.startswith("zh/"))
 
 
