@@ -308,6 +308,7 @@ OTHERWISE = {
     ("backward_gradients", None): "left out where the peak is at the start of backward", ("backward_activations", None): "left out where it is at its end",
     ("exposed_time", None): "longer compute hides more", ("plan_exposed_time", None): "the same", ("exposed_expert_time", None): "the same",
     ("finetune_backward_gradients", None): "left out where the peak is at the start of backward", ("finetune_backward_activations", None): "left out where it is at its end",
+    ("measured_overhead", None): "what a measured peak leaves", ("finetune_overhead", None): "the same",
     ("plan_time", "micro_batch"): "fewer micro-batches make the same batch, and each hides more", ("plan_cost", "micro_batch"): "the same",
 } | {(f.name, n): "a quantised weight is more than one in fewer bytes, and a head is part of the matrices" for f in COSTS for n in ("matmul_params", "head_params") if "quantized_weights" in {u.name for u in f.graph()}
 } | {(f.name, "grad_bytes"): "of the bytes of a trained parameter, its gradient's are counted apart" for f in COSTS if "trainable_state" in {u.name for u in f.graph()}

@@ -61,7 +61,7 @@ def row(owner, name):
     """
     if name not in CATALOGS[owner]:
         near = difflib.get_close_matches(name, CATALOGS[owner], 5) or CATALOGS[owner]
-        raise ValueError(labels.text("error.must_be", name=owner, value=name, allowed=labels.text("allowed.one_of", choices=", ".join(near))))
+        raise ValueError(labels.text("error.must_be", name=owner, value=name, allowed=labels.text("allowed.one_of", choices=labels.text("join.list").join(near))))
     return CATALOGS[owner][name]
 
 
@@ -101,8 +101,10 @@ def compute(options):
 
 def main(arguments=None):
     """Run one command; the exit status."""
+    first = argparse.ArgumentParser(add_help=False)  # the help too is in the language
+    first.add_argument("--language", choices=labels.languages(), default="en")
+    labels.set_language(first.parse_known_args(arguments)[0].language)
     options = parser().parse_args(arguments)
-    labels.set_language(options.language)
     try:
         lines, data = compute(options)
     except (ValueError, OSError) as error:
@@ -112,7 +114,7 @@ def main(arguments=None):
         print(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         for label, value in lines:
-            print(label + labels.text("join.is") + value if value else label)
+            print(label + labels.text("join.line" if label[-1] in "?？" else "join.is") + value if value else label)
     return 0
 
 

@@ -375,7 +375,7 @@ var onegpu = (() => {
     const words = lib.words.calculator, id = `onegpu-${Math.random().toString(36).slice(2, 8)}-${++ids}`;
     const label = name => name in spec.pickers ? words.pick[name] : lib.quantities[name].label;
     const show = (name, x) => { const q = lib.quantities[name]; return name in spec.pickers ? told(x, lib.words) : q.choices ? q.choices[x].label : human(x, q.unit, lib.words); };
-    const between = lib.words.join, is = text => text + between.is, pair = (name, text) => `${name} ${text}`.replace("） ", "）");
+    const between = lib.words.join, is = text => text + (/[?？]$/.test(text) ? between.line : between.is), pair = (name, text) => `${name} ${text}`.replace("） ", "）");
     const valueNow = name => valueOf(spec, lib, state, name);
     const move = (next, name) => { const before = state; state = next; update(name); changed(state, before); };
     const set = (name, value) => move(changeOf(spec, state, name, value), name);
@@ -511,7 +511,7 @@ var onegpu = (() => {
         .map(n => fill(words.measured_at, { name: label(n), value: exact(n, here[n]), at: exact(n, at[n]) }))));
       const drop = make("button", { type: "button" }, words.defaults), text = fill(words.own_run, { values: held.map(([n, { value }]) => pair(label(n), show(n, value))).join(between.list) });
       drop.addEventListener("click", () => announce(null));
-      mine.replaceChildren(...(held.length ? [text, " ", ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(between.list) })), " "] : []), drop] : []));
+      mine.replaceChildren(...(held.length ? [text, between.line, ...(far.size ? [make("b", {}, fill(words.outside, { far: [...far].join(between.list) })), between.line] : []), drop] : []));
       for (const n of resting) cells[n].append(" †");
     }
 
@@ -525,7 +525,7 @@ var onegpu = (() => {
         button.addEventListener("click", () => move({ ...state, ...fromEntries(keys(axes).map(n => [n, p[n]])) }));
         return make("tr", {}, make("td", {}, button), ...names.map(n => make("td", {}, cell(n, p[n]))));
       };
-      const reasons = entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(between.list);
+      const reasons = entries(found.refused).map(([n, k]) => `${n === "memory" ? words.memory : words.reasons[n]} ${grouped(k)}`).join(between.parts);
       const title = found.plans.length ? fill(words.plans, { found: grouped(found.plans.length), count: grouped(found.count) }) : fill(words.none, { count: grouped(found.count) });
       return [make("p", { class: "onegpu-moment" }, title), make("div", { class: "onegpu-scroll", tabindex: 0 }, make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...names.map(n => make("th", { scope: "col" }, label(n))))), make("tbody", {}, ...found.plans.slice(0, 6).map(row)))),
         ...(reasons ? [make("p", { class: "onegpu-moment" }, fill(words.refused, { reasons }))] : [])];

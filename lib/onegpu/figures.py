@@ -143,11 +143,17 @@ def signed(text):
     return re.sub(r"^[+−](?=[0.]+($|[^\d.]))", "", re.sub(r"^-(?=\d)", "−", text))
 
 
+def told(cell):
+    """A table's cell in the current language; of a link, its text."""
+    link = re.fullmatch(r"\[(.+)\]\((.+)\)", cell)
+    return f"[{labels.told(link[1])}]({link[2]})" if link else labels.told(signed(cell))
+
+
 class Table:
     """Rows of text under a header, as Markdown and as plain text, in the current language."""
 
     def __init__(self, header, rows):
-        self.header, self.rows = list(map(labels.told, header)), [[labels.told(signed(str(cell))) for cell in row] for row in rows]
+        self.header, self.rows = list(map(labels.told, header)), [[told(str(cell)) for cell in row] for row in rows]
 
     def _repr_markdown_(self):
         sides = ["---:" if i and all(re.match(rf"[+−$]?\d|(–|{labels.told('none')})$", row[i]) for row in self.rows) else "---" for i in range(len(self.header))]
@@ -406,7 +412,7 @@ def finetuned():
         axes.axhline(0, color=INK, linestyle="--")
         for kind, (colour, marker) in kinds.items():
             group = [m for m in rows if m.inputs["method"].removesuffix("-dq") == kind]
-            axes.plot([m.measured_bytes / units.GIB for m in group], [100 * m.error for m in group], marker, color=colour, markersize=5, label=labels.text(f"choice.method.{kind}").partition(",")[0])
+            axes.plot([m.measured_bytes / units.GIB for m in group], [100 * m.error for m in group], marker, color=colour, markersize=5, label=re.split("[,（]", labels.text(f"choice.method.{kind}"))[0])
         axes.set_xscale("log")
         axes.set_xticks([4, 8, 16, 32, 64], ["4", "8", "16", "32", "64"])
         axes.minorticks_off()

@@ -96,7 +96,7 @@ class Quantity(sp.Symbol):
     def allowed(self):
         """What values are allowed, in words."""
         if self.choices:
-            return labels.text("allowed.one_of", choices=", ".join(map(str, self.choices)))
+            return labels.text("allowed.one_of", choices=labels.text("join.list").join(map(str, self.choices)))
         low, high = self.valid.inf, self.valid.sup
         words = []
         if low > -sp.oo:
@@ -520,7 +520,7 @@ class Formula:
         known = [*self.inputs(), *(f.name for f in self.graph()[:-1])]
         close = difflib.get_close_matches(name, known, 1)
         hint = labels.text("error.did_you_mean", name=close[0]) if close else ""
-        return labels.text("error.unknown", formula=self.name, name=name, value=value, known=", ".join(known)) + hint
+        return labels.text("error.unknown", formula=self.name, name=name, value=value, known=labels.text("join.list").join(known)) + hint
 
     @functools.cached_property
     def _arguments(self):
@@ -729,14 +729,17 @@ MOST = 2**24
 
 def docstring(formula):
     """The numpydoc text of a formula: equation, parameters with units, result, cases as a doctest."""
-    lines = [f"{formula.result.label.capitalize()}.", "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
+    def capital(text):
+        return text[:1].upper() + text[1:]
+
+    lines = [f"{capital(formula.result.label)}.", "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
     for name, q in formula.inputs().items():
         kind = "{" + ", ".join(map(repr, q.choices)) + "}" if q.choices else "float or array"
         default = f", default {q.default!r}" if q.default is not None else ""
         origin = f"; from {formula.sources[name]}" if name in formula.sources else ""
-        lines += [f"{name} : {kind}", f"    {q.label.capitalize()} [{q.unit or '-'}], {q.allowed}{default}{origin}"]
-    lines += ["", "Returns", "-------", f"{formula.name} : float or array", f"    {formula.result.label.capitalize()} [{formula.result.unit or '-'}]",
-              "", "Raises", "------", "ValueError", "    If an input is missing, unknown or outside its domain.", "", "Notes", "-----", formula.remark]
+        lines += [f"{name} : {kind}", f"    {capital(q.label)} [{q.unit or '-'}], {q.allowed}{default}{origin}"]
+    lines += ["", "Returns", "-------", f"{formula.name} : float or array", f"    {capital(formula.result.label)} [{formula.result.unit or '-'}]",
+              "", "Raises", "------", "ValueError", "    If an input is missing, unknown or outside its domain.", "", "Notes", "-----", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", formula.remark)]
     plain = [c for c in formula.cases if all(isinstance(v, (int, float, str)) for v in c.inputs.values())]
     if plain:
         arguments = ", ".join(f"{k}={v!r}" for k, v in plain[0].inputs.items())

@@ -20,10 +20,11 @@ from sphinx import addnodes
 from sphinx.domains import Domain, ObjType
 from sphinx.search.zh import SearchChinese
 from sphinx.transforms import SphinxTransform
+from sphinx.util.docutils import SphinxDirective
 
 from onegpu import __version__
 
-from . import labels
+from . import labels, lean
 from .calculator import HERE, modules
 from .formula import REGISTRY
 
@@ -141,7 +142,19 @@ class IndexEntries(SphinxTransform):
         """Note the names, which are written without spaces, and give the index node with all entries."""
         entries = list({e.lower(): e for e in reversed(entries)}.values())[::-1]
         self.env.get_domain("onegpu").note(self.env.docname, kind, [e for e in entries if " " not in e], target)
-        return addnodes.index(entries=[("single", e.replace(";", ","), target, "", None) for e in entries])
+        return addnodes.index(entries=[("single", e.replace(";", ","), target, "", word("index") if re.match(r"[\u4e00-\u9fff]", e) else None) for e in entries])
+
+
+class ModuleFormulas(SphinxDirective):
+    """The docstrings of a module's formulas, which autodoc would pass over: they are neither functions nor commented data."""
+
+    required_arguments = 1
+
+    def run(self):
+        """What autodoc makes of each."""
+        module = next(m for m in modules() if m.__name__ == self.arguments[0])
+        names = [name for name, value in vars(module).items() if any(value is f for f in module._section.formulas) and not name.startswith("_")]
+        return self.parse_text_to_nodes("\n".join(f".. autodata:: {module.__name__}.{name}\n   :no-value:\n" for name in names))
 
 
 class Chinese(SearchChinese):
@@ -272,11 +285,11 @@ def description(doctree):
         return ""
     text = " ".join(after[0].astext().split())
     if len(after) == 2 and isinstance(after[1], nodes.bullet_list) and section.index(after[1]) == section.index(after[0]) + 1:
-        goals = [" ".join(i.astext().split()).rstrip(".;") for i in after[1].children]
-        text += " " + goals.pop(0)
+        goals = [" ".join(i.astext().split()).rstrip(".;。；") for i in after[1].children]
+        text += word("goals") + goals.pop(0)
         while goals and len(text) + len(goals[0]) < DESCRIPTION:
-            text += "; " + goals.pop(0)
-        text += "."
+            text += labels.text("join.parts") + goals.pop(0)
+        text += labels.text("join.stop").rstrip()
     return text
 
 
@@ -430,8 +443,15 @@ def missing_page(app):
     yield MISSING, {"title": title, "body": f"<h1>{escape(title)}</h1>\n<p>{escape(word('missing.text'))}</p>\n<ul><li>{links[0]}</li>\n<li>{links[1]}</li></ul>\n"}, "page.html"
 
 
+def translate(page):
+    """A page with the theme's words in the language of the edition, where the theme itself leaves them in English."""
+    for english, own in (labels.lookup("page.theme") or {}).items():
+        page = re.sub(rf'([">]\s*){re.escape(english)}(?=\s*["<])', lambda m, own=own: m[1] + own, page)
+    return page
+
+
 def finish_pages(app, error):
-    """Write the list of pages for search engines, if the site has an address, and mend the links within the page for missing pages."""
+    """Write the list of pages for search engines, if the site has an address; mend the links within the page for missing pages, and the theme's words."""
     if error or app.builder.format != "html":
         return
     out, address = Path(app.outdir), app.config.html_baseurl
@@ -441,6 +461,10 @@ def finish_pages(app, error):
     page = out / f"{MISSING}.html"
     if page.is_file():  # with a base address, a bare fragment would lead to the front page
         page.write_text(re.sub(r'href="#', f'href="{MISSING}.html#', page.read_text("utf-8")), "utf-8")
+    for page in lean.pages_of(out) if labels.lookup("page.theme") else ():
+        was = page.read_text("utf-8")
+        if (now := translate(was)) != was:
+            page.write_text(now, "utf-8")
 
 
 def setup(app):
@@ -448,6 +472,7 @@ def setup(app):
     app.add_config_value("onegpu_repository", "", "html", str)
     app.add_node(Term, html=(visit_term, depart_term), latex=(only_the_word, only_the_word), text=(only_the_word, only_the_word))
     app.add_domain(Formulas)
+    app.add_directive("formulas", ModuleFormulas)
     app.add_transform(IndexEntries)
     app.add_transform(SameSections)
     app.connect("config-inited", locate)
