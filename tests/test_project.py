@@ -89,7 +89,7 @@ def test_examples(name):
 
 def test_layers():
     """Nothing imports upward."""
-    order = ["labels", "facts", "units", "formula", "quantities", "shape", "configs", "catalog", "memory", "compute", "scaling", "coupling", "planner", "finetune", "evidence", "published", "measured", "calibrate", "calculator", "exercise", "figures", "pages", "lean", "book", "__main__"]
+    order = ["labels", "facts", "units", "formula", "quantities", "shape", "configs", "catalog", "memory", "compute", "scaling", "coupling", "planner", "finetune", "evidence", "published", "measured", "calibrate", "calculator", "exercise", "figures", "lean", "pages", "book", "__main__"]
     for path in (ROOT / "lib" / "onegpu").glob("*.py"):
         if path.stem == "__init__":
             continue

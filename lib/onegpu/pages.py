@@ -20,7 +20,6 @@ from sphinx import addnodes
 from sphinx.domains import Domain, ObjType
 from sphinx.search.zh import SearchChinese
 from sphinx.transforms import SphinxTransform
-from sphinx.util.docutils import SphinxDirective
 
 from onegpu import __version__
 
@@ -143,18 +142,6 @@ class IndexEntries(SphinxTransform):
         entries = list({e.lower(): e for e in reversed(entries)}.values())[::-1]
         self.env.get_domain("onegpu").note(self.env.docname, kind, [e for e in entries if " " not in e], target)
         return addnodes.index(entries=[("single", e.replace(";", ","), target, "", word("index") if re.match(r"[\u4e00-\u9fff]", e) else None) for e in entries])
-
-
-class ModuleFormulas(SphinxDirective):
-    """The docstrings of a module's formulas, which autodoc would pass over: they are neither functions nor commented data."""
-
-    required_arguments = 1
-
-    def run(self):
-        """What autodoc makes of each."""
-        module = next(m for m in modules() if m.__name__ == self.arguments[0])
-        names = [name for name, value in vars(module).items() if any(value is f for f in module._section.formulas) and not name.startswith("_")]
-        return self.parse_text_to_nodes("\n".join(f".. autodata:: {module.__name__}.{name}\n   :no-value:\n" for name in names))
 
 
 class Chinese(SearchChinese):
@@ -472,7 +459,6 @@ def setup(app):
     app.add_config_value("onegpu_repository", "", "html", str)
     app.add_node(Term, html=(visit_term, depart_term), latex=(only_the_word, only_the_word), text=(only_the_word, only_the_word))
     app.add_domain(Formulas)
-    app.add_directive("formulas", ModuleFormulas)
     app.add_transform(IndexEntries)
     app.add_transform(SameSections)
     app.connect("config-inited", locate)
