@@ -40,6 +40,10 @@ test-keyboard:
 test-mouse:
 	$(PAGES) -k "test_controls and mouse"
 
+colab: .venv/ready  ## every notebook alone in an empty directory, on Colab's versions and two Pythons, which uv finds or fetches
+	for p in 3.12 3.13; do $(BIN)/uv venv --quiet --clear --python $$p .venv/colab-$$p && $(BIN)/uv pip install --quiet --python .venv/colab-$$p/bin/python -r tests/colab.txt || exit 1; done
+	ONEGPU_COLAB=$(CURDIR)/.venv/colab-3.12/bin/python:$(CURDIR)/.venv/colab-3.13/bin/python $(PYTEST) tests/test_colab.py
+
 bench: .venv/ready  ## the budgets beside what is measured and beside the usual way, into bench/RESULTS.md
 	$(BIN)/python bench/run.py
 

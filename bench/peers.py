@@ -52,13 +52,9 @@ def stock(folder):
 
 
 @contextmanager
-def jupyterlab(environment, folder):
-    """JupyterLab, from an environment of its own, on a folder; its address."""
-    programs = environment / "bin"
-    if not (programs / "jupyter-lab").exists():
-        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        subprocess.run([programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "jupyterlab", "ipywidgets"], check=True, capture_output=True)
-    port = "18888"
+def jupyterlab(folder):
+    """JupyterLab on a folder; its address."""
+    programs, port = Path(sys.executable).parent, "18888"
     server = subprocess.Popen([programs / "jupyter-lab", "--no-browser", "--allow-root", f"--port={port}", "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"],
                               cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"})
     base = f"http://localhost:{port}/lab"
@@ -83,9 +79,9 @@ PRESS = """() => { window.press = null; window.times = [];
     .observe(output, { childList: true, subtree: true, characterData: true }); }"""
 
 
-def interact(environment, folder):
+def interact(folder):
     """The milliseconds from a key on a slider of ``interact`` to its print, in JupyterLab."""
-    with jupyterlab(environment, folder) as base, pages.browser() as chromium:
+    with jupyterlab(folder) as base, pages.browser() as chromium:
         page = chromium.new_page(viewport={"width": 1200, "height": 900})
         page.goto(base + "/tree/index.ipynb?reset")
         page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
@@ -102,7 +98,7 @@ def interact(environment, folder):
         return page.evaluate("window.times")
 
 
-def measure(folder, environment, ours):
+def measure(folder, ours):
     """The table of the peers; ``ours`` is the book's median over all calculators, in milliseconds."""
     notebook(folder)
     found, live = stock(folder)
@@ -110,7 +106,7 @@ def measure(folder, environment, ours):
              f"| stock Jupyter Book page with `interact` and one equation: transferred from its own server | {found['bytes'] / 1000:.1f} KB, {found['requests']} requests, {len(found['outside'])} of them outside (MathJax, require.js, widgets) |",
              f"| its slider computes without a kernel | {'yes' if live else 'no'} |"]
     try:
-        times = interact(environment, folder)
+        times = interact(folder)
         middle, high = pages.middle(times)
         lines.append(f"| `interact` in JupyterLab: key → print, median / p95 | {middle:.1f} / {high:.1f} ms ({len(times)} keys) |")
         lines.append(f"| the same, over the book's median of all calculators ({ours:.1f} ms) | {middle / ours:.0f} × |")

@@ -131,7 +131,7 @@ def main():
                 scores = list(found["scores"].values())
                 rows.append((f"Lighthouse {found['version']} mobile, {path}", "95 / 100 / 100 / 100", " / ".join(map(str, scores)),
                              ("held" if scores[0] >= 95 and scores[1:] == [100] * 3 else "missed: " + ", ".join(found["wrong"] or ["performance"])) + f"; FCP {found['fcp'] / 1000:.1f} s, TBT {found['tbt']:.0f} ms, CLS {found['cls']:.3f}"))
-        beside = peers.measure(scratch / "peer", ROOT / ".venv" / "lab", mid)
+        beside = peers.measure(scratch / "peer", mid)
     names = ("jupyter-book", "sphinx-book-theme", "anywidget", "ipywidgets", "sympy", "playwright")
     said = [f"Python {platform.python_version()}; " + "; ".join(f"{n} {version(n)}" for n in names),
             f"{os.cpu_count()} cores, load {load:.1f} at the start. Times are medians of one run: compare them with the peers beside them, not with another machine's."]

@@ -940,12 +940,16 @@ def test_the_language_link_leads_to_the_section_in_view(visit, path):
 
 
 @pytest.fixture(scope="module")
-def served(site):
-    """The site from a local server, as readers find it."""
+def served(site, tmp_path_factory):
+    """The site on a server, in a folder of another site; its address."""
+    root = tmp_path_factory.mktemp("server")
+    place = root / "some" / "sub" / "path"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(site)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}))
-    server.RequestHandlerClass = functools.partial(server.RequestHandlerClass, directory=str(site))
+    server.RequestHandlerClass = functools.partial(server.RequestHandlerClass, directory=str(root))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
+    yield f"http://127.0.0.1:{server.server_port}/some/sub/path/"
     server.shutdown()
 
 
@@ -963,8 +967,29 @@ def test_search(browser, served, path, query, wanted):
         page.locator("#search-results li a").first.wait_for(timeout=5000)
         page.wait_for_timeout(200)
         found = [urlsplit(a) for a in page.locator("#search-results li a").evaluate_all("all => all.map(a => a.href)")]
-        home = "/" + path.replace("search.html", "")
-        assert f"{home}{wanted}" in {a.path for a in found} and all(a.path.startswith(home) and ("/zh/" in a.path) == (home == "/zh/") for a in found) and errors == []
+        home = urlsplit(served).path + path.replace("search.html", "")
+        assert f"{home}{wanted}" in {a.path for a in found} and all(a.path.startswith(home) and ("/zh/" in a.path) == path.startswith("zh/") for a in found) and errors == []
+    finally:
+        page.close()
+
+
+@pytest.mark.parametrize("path", ["index.html", "chapters/05-decide.html", "zh/index.html", "zh/chapters/05-decide.html"])
+def test_under_a_path(browser, served, path):
+    """In a folder of another site a page finds all it needs, its calculators compute, and its other language is there."""
+    page, wrong = browser.new_page(), []
+    page.on("response", lambda r: wrong.append(r.url) if r.status >= 400 or not r.url.startswith(served) else None)
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    try:
+        page.goto(served + path)
+        results = page.locator(".onegpu output")
+        before = results.all_text_contents()
+        page.locator(".onegpu input[type=range]:enabled").first.press("End")
+        page.wait_for_timeout(300)
+        assert results.all_text_contents() != before
+        page.locator("[class*=btn-language-]").first.click()
+        page.wait_for_url(lambda url: urlsplit(url).path == urlsplit(served).path + (path.removeprefix("zh/") if path.startswith("zh/") else f"zh/{path}"))
+        page.locator(".onegpu output").first.wait_for()
+        assert wrong == []
     finally:
         page.close()
 

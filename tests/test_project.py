@@ -87,6 +87,16 @@ def test_examples(name):
     assert doctest.testmod(importlib.import_module(f"onegpu.{name}")).failed == 0
 
 
+def test_the_workflow():
+    """GitHub's schema takes it, and the steps that it runs are the project's own targets, which the README names."""
+    path = ROOT / ".github" / "workflows" / "publish.yml"
+    done = subprocess.run([sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    steps = [s["run"] for job in yaml.safe_load(path.read_text("utf-8"))["jobs"].values() for s in job["steps"] if "run" in s]
+    made = re.findall(r"make ([\w-]+)", "\n".join(steps))
+    assert made == ["test", "publish", "push-site"] and all(re.search(rf"^{name}:", (ROOT / "Makefile").read_text("utf-8"), re.M) for name in made)
+
+
 def test_layers():
     """Nothing imports upward."""
     order = ["labels", "facts", "units", "formula", "quantities", "shape", "configs", "catalog", "memory", "compute", "scaling", "coupling", "planner", "finetune", "evidence", "published", "measured", "calibrate", "calculator", "exercise", "figures", "lean", "pages", "book", "__main__"]
