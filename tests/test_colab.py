@@ -42,11 +42,16 @@ def place(tmp_path_factory):
     return folder
 
 
-def run(notebook, folder, place, kernel, monkeypatch):
-    """Execute a notebook in a folder of its own, where only Colab's packages are."""
-    for name, value in {"JUPYTER_PATH": str(place), "PYTHONPATH": str(place / "modules"), "GIT_CONFIG_GLOBAL": str(place / "gitconfig"), "PYTHONNOUSERSITE": "1"}.items():
+def client(notebook, folder, place, kernel, monkeypatch, library=""):
+    """What executes a notebook in a folder of its own, where only Colab's packages are, and the library if it is given."""
+    for name, value in {"JUPYTER_PATH": str(place), "PYTHONPATH": os.pathsep.join(filter(None, [str(place / "modules"), str(library)])), "GIT_CONFIG_GLOBAL": str(place / "gitconfig"), "PYTHONNOUSERSITE": "1"}.items():
         monkeypatch.setenv(name, value)
-    NotebookClient(notebook, timeout=600, kernel_name=kernel, record_timing=False, resources={"metadata": {"path": str(folder)}}).execute()
+    return NotebookClient(notebook, timeout=600, kernel_name=kernel, record_timing=False, resources={"metadata": {"path": str(folder)}})
+
+
+def run(notebook, *place):
+    """A notebook after its execution."""
+    client(notebook, *place).execute()
     return notebook
 
 
@@ -88,6 +93,26 @@ def test_self_contained(path, place, tmp_path, monkeypatch):
     compare(run(notebook, tmp_path, place, "colab0", monkeypatch), nbformat.read(path, 4))
     for file in (ROOT / "lib" / "onegpu").rglob("*.py"):
         assert (tmp_path / "onegpu-book" / "lib" / file.relative_to(ROOT / "lib")).read_text("utf-8").rstrip() == file.read_text("utf-8").rstrip()
+
+
+#: What a browser sends when a slider moves, and what Python sets.
+SYNC = """from onegpu import Calculator
+from onegpu.memory import training_state
+
+c = Calculator(training_state, start={"params": 7e9})
+c._handle_msg({"content": {"data": {"method": "update", "state": {"params": {"params": 2e9}}, "buffer_paths": []}}, "buffers": []})
+print(c.params["params"], c.result["training_state"], c.model_id)
+c.params = {"params": 3e9}"""
+
+
+@pytest.mark.parametrize("kernel", [f"colab{i}" for i in range(len(PYTHONS) or 1)])
+def test_traits_go_both_ways(kernel, place, tmp_path, monkeypatch):
+    """A slider's new value is in Python with its result, and what Python sets reaches the browser's model."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SYNC)])
+    ran = client(notebook, tmp_path, place, kernel, monkeypatch, ROOT / "lib")
+    ran.execute()
+    params, state, model = notebook.cells[0].outputs[0].text.split()
+    assert (float(params), float(state)) == (2e9, 3.2e10) and ran.widget_state[model]["params"] == {"params": 3e9}
 
 
 def test_what_cannot_be_fetched_is_told(tmp_path):
