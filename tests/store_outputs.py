@@ -16,6 +16,10 @@ def notebooks():
     return sorted(p for p in found if "_build" not in p.parts and ".ipynb_checkpoints" not in p.parts)
 
 
+#: A notebook that is no page of the book, stored like those.
+EXAMPLE = ROOT / "examples" / "pendulum" / "pendulum.ipynb"
+
+
 def store(path):
     """Execute one notebook in its folder and write it back."""
     notebook = nbformat.read(path, 4)
@@ -30,6 +34,6 @@ def store(path):
 
 
 if __name__ == "__main__":
-    for path in [Path(p).resolve() for p in sys.argv[1:]] or notebooks():
+    for path in [Path(p).resolve() for p in sys.argv[1:]] or [*notebooks(), EXAMPLE]:
         print(path.relative_to(ROOT))
         store(path)

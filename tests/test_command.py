@@ -1,6 +1,8 @@
 """The command line says what the formulas say."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 
@@ -81,6 +83,17 @@ def test_as_a_program():
     done = subprocess.run([sys.executable, "-m", "onegpu", "fit", *ONE], capture_output=True, text=True, cwd=ROOT / "lib")
     assert done.returncode == 0 and "does it fit? no" in done.stdout and not done.stderr
     assert subprocess.run([sys.executable, "-m", "onegpu", "plan", "--help"], capture_output=True, cwd=ROOT / "lib").returncode == 0
+
+
+@pytest.mark.parametrize("page", ["api.md", "zh/api.md"])
+def test_what_the_page_of_the_library_shows(page, capsys):
+    """Its Python runs, its command lines too."""
+    text = (ROOT / page).read_text("utf-8")
+    shown = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S), re.findall(r"^python -m onegpu (.*)$", text, re.M)
+    assert list(map(len, shown)) == [2, 3]
+    for code in shown[0]:
+        exec(compile(code, page, "exec"), {})
+    assert [main(shlex.split(line)) for line in shown[1]] == [0, 0, 0] and re.match(r"[\d.]+ days\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

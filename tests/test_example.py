@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from store_outputs import ROOT
+from store_outputs import EXAMPLE
 from test_page import browser, loaded, noise, visit  # noqa: F401
 
-FOLDER = ROOT / "examples" / "pendulum"
+FOLDER = EXAMPLE.parent
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import nbformat
 import pytest
 
-from store_outputs import ROOT
+from store_outputs import EXAMPLE, ROOT
 from test_page import browser  # noqa: F401
 
 #: Where each program shows a notebook.
@@ -38,7 +38,7 @@ print("set", other.params["pendulum_length"])"""
 def server(tmp_path_factory):
     """Notebook 7, which also serves JupyterLab, on a folder with the notebook; its address."""
     folder = tmp_path_factory.mktemp("lab")
-    example, section = (nbformat.read(ROOT / path, 4) for path in ("examples/pendulum/pendulum.ipynb", "chapters/01-memory-wall.ipynb"))
+    example, section = (nbformat.read(path, 4) for path in (EXAMPLE, ROOT / "chapters" / "01-memory-wall.ipynb"))
     example.cells += [nbformat.v4.new_code_cell(source) for source in (LINKED, READ, SET)]
     for cell in (c for c in [*example.cells, *section.cells] if c.cell_type == "code"):
         cell.outputs, cell.execution_count = [], None  # what is seen later comes from this run
@@ -110,14 +110,11 @@ class Opened:
         self.page.wait_for_function(RAN)
         self.settle()
 
-    def edit(self, number, old, new):
-        """Change a cell's text by keyboard."""
-        cell = self.cell(number)
-        cell.locator(".jp-InputArea-editor").click(position={"x": 200, "y": 8})
-        source = self.page.evaluate("cell => cell.querySelector('.cm-content').cmTile?.view?.state.doc.toString() ?? cell.querySelector('.cm-content').cmView.view.state.doc.toString()", cell.element_handle())
-        assert old in source
+    def edit(self, number, source):
+        """Replace a cell's text by keyboard."""
+        self.cell(number).locator(".jp-InputArea-editor").click(position={"x": 200, "y": 8})
         self.page.keyboard.press("Control+a")
-        self.page.keyboard.insert_text(source.replace(old, new))
+        self.page.keyboard.insert_text(source)
 
     def told(self, number):
         """What a cell printed."""
@@ -146,7 +143,9 @@ def test_notebook(server, browser, program):  # noqa: F811
     assert word == "read" and float(moved) > 4 and float(result) == pytest.approx(2 * pi * sqrt(float(moved) / 9.81)) and observed == linked == "True"
     assert other.locator("output").text_content() == one.locator("output").text_content() != "4.012 seconds"
     before = opened.cell(FORMULA).locator(".jp-OutputArea-output").inner_text()
-    opened.edit(FORMULA, "2 * sp.pi", "6 * sp.pi")
+    source = next(c.source for c in nbformat.read(EXAMPLE, 4).cells if c.id == "formula")
+    assert "2 * sp.pi" in source
+    opened.edit(FORMULA, source.replace("2 * sp.pi", "6 * sp.pi"))
     opened.run(FORMULA)
     opened.run(CALCULATOR)
     assert "6" in (after := opened.cell(FORMULA).locator(".jp-OutputArea-output").inner_text()) and after != before

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from jupyter_cache import get_cache
 
-from store_outputs import ROOT, WIDGET, notebooks
+from store_outputs import EXAMPLE, ROOT, WIDGET, notebooks
 
 _spec = importlib.util.spec_from_file_location("book_builder", ROOT / "tools" / "book.py")
 builder = importlib.util.module_from_spec(_spec)
@@ -41,7 +41,7 @@ def printed(notebook):
     return shown
 
 
-@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.relative_to(ROOT).with_suffix("").as_posix())
+@pytest.mark.parametrize("path", [*notebooks(), EXAMPLE], ids=lambda p: p.relative_to(ROOT).with_suffix("").as_posix())
 def test_stored_outputs_are_what_is_printed(path):
     """Each output of each cell; `make outputs` stores them again."""
     stored, now = printed(nbformat.read(path, 4)), printed(executed(path))

@@ -13,7 +13,7 @@ import yaml
 
 from onegpu.calculator import modules
 from onegpu.catalog import RECIPES
-from store_outputs import ROOT, WIDGET, notebooks
+from store_outputs import EXAMPLE, ROOT, WIDGET, notebooks
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 NEEDED = [*PROJECT["dependencies"], *(d for extra in PROJECT["optional-dependencies"].values() for d in extra)]
@@ -43,7 +43,7 @@ def test_the_contents_list_every_notebook():
     assert {p.relative_to(ROOT).with_suffix("").as_posix() for p in english} <= pages
 
 
-@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*notebooks(), EXAMPLE], ids=lambda p: p.stem)
 def test_notebooks_are_stored_clean(path):
     """Executed, without widget state, and short: a code cell is at most fifteen lines."""
     notebook = nbformat.read(path, 4)

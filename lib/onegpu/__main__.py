@@ -28,17 +28,23 @@ def inputs(command):
     return {n: q for formula in COMMANDS[command] for n, q in formula.inputs().items()}
 
 
+def language():
+    """The option that all commands share, and that is read before the rest: the help too is in the language."""
+    one = argparse.ArgumentParser(add_help=False)
+    one.add_argument("--language", choices=labels.languages(), default="en", help=labels.text("command.language"))
+    return one
+
+
 def parser():
     """The command line: a command for each list of formulas, an option for each input."""
     top = argparse.ArgumentParser(prog="python -m onegpu", description=labels.text("command.about"))
     commands = top.add_subparsers(dest="command", required=True)
     for command, formulas in COMMANDS.items():
-        one = commands.add_parser(command, help=labels.text(f"command.{command}"), description=labels.text(f"command.{command}"))
+        one = commands.add_parser(command, parents=[language()], help=labels.text(f"command.{command}"), description=labels.text(f"command.{command}"))
         for owner in sorted(set().union(*map(takes, formulas)) & set(Formula.OWNERS)):
             one.add_argument(f"--{owner}", metavar="NAME", help=labels.text("command.row", owner=labels.text(f"calculator.pick.{owner}"), example=next(iter(CATALOGS[owner]))))
         one.add_argument("--config", metavar="FILE", help=labels.text("command.config"))
         one.add_argument("--json", action="store_true", help=labels.text("command.json"))
-        one.add_argument("--language", choices=labels.languages(), default="en", help=labels.text("command.language"))
         for name, q in inputs(command).items():
             one.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar=units.shown(q.unit).upper() or "N", help=f"{q.label}: {q.allowed}".replace("%", "%%"))
     return top
@@ -101,9 +107,7 @@ def compute(options):
 
 def main(arguments=None):
     """Run one command; the exit status."""
-    first = argparse.ArgumentParser(add_help=False)  # the help too is in the language
-    first.add_argument("--language", choices=labels.languages(), default="en")
-    labels.set_language(first.parse_known_args(arguments)[0].language)
+    labels.set_language(language().parse_known_args(arguments)[0].language)
     options = parser().parse_args(arguments)
     try:
         lines, data = compute(options)

@@ -65,7 +65,7 @@ NUMBER = re.compile(r"(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 def told(text):
-    """A word of a table or a row's name in the current language; English is as it stands.
+    """A word of a table or a row's name in the current language; English is as it stands, and so is a name but for its commas.
 
     A text with numbers is found as it is, or with ``#`` for each of them: ``"# days"``.
     """
@@ -73,7 +73,7 @@ def told(text):
     if text in known:
         return known[text]
     numbers = iter(NUMBER.findall(text))
-    return re.sub("#", lambda _: next(numbers), known.get(NUMBER.sub("#", text), "")) or text
+    return re.sub("#", lambda _: next(numbers), known.get(NUMBER.sub("#", text), "")) or text.replace(", ", lookup("join.comma"))
 
 
 def count(unit, number):
