@@ -19,10 +19,20 @@ class Transformer:
 
     Parameters
     ----------
-    n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab_size : int
-        Layers, hidden size, query heads, key-value heads, head size (with latent attention the mean
-        of its two: (d_nope + d_rope + d_v)/2), width of the feed-forward block (0 if every layer has
-        experts), rows of the embedding table
+    n_layers : int
+        Layers
+    d_model : int
+        Hidden size
+    n_heads : int
+        Query heads
+    n_kv_heads : int
+        Key-value heads
+    vocab_size : int
+        Rows of the embedding table
+    d_head : int
+        Size of a head; with latent attention the mean of its two, (d_nope + d_rope + d_v)/2
+    d_ff : int
+        Width of the feed-forward block; 0 if every layer has experts
     n_ff_matrices : int
         3 for a gated block (SwiGLU), 2 for a plain one (GELU)
     tied_embeddings : bool
@@ -38,13 +48,34 @@ class Transformer:
         n_heads and n_kv_heads for norms over whole projections
     embedding_norm : bool
         A norm after the embedding
-    qkv_bias, linear_bias, head_bias, router_bias : bool
-        Biases on q, k, v; on the other matrices of a layer; on the head; on the router
-    n_experts, n_active_experts, n_shared_experts, d_ff_expert, n_dense_layers : int
-        Mixture of experts: routed experts, how many of them a token visits, experts that every
-        token visits, their width, layers without experts
-    q_lora_rank, kv_lora_rank, d_nope, d_rope, d_v : int
-        Multi-head latent attention; 0 without it
+    qkv_bias : bool
+        Biases on q, k and v
+    linear_bias : bool
+        Biases on the other matrices of a layer
+    head_bias : bool
+        A bias on the head
+    router_bias : bool
+        A bias on the router
+    n_experts : int
+        Routed experts in a layer; 0 without a mixture of experts
+    n_active_experts : int
+        How many of them a token visits
+    n_shared_experts : int
+        Experts that every token visits
+    d_ff_expert : int
+        Width of an expert
+    n_dense_layers : int
+        Layers without experts
+    q_lora_rank : int
+        Rank of the queries in multi-head latent attention; 0 if they are not compressed
+    kv_lora_rank : int
+        Rank of keys and values in latent attention; 0 without it
+    d_nope : int
+        Part of a query's and key's head without positions, in latent attention
+    d_rope : int
+        Part of it that is rotated
+    d_v : int
+        Size of a value's head, in latent attention
 
     Raises
     ------

@@ -43,6 +43,8 @@ def significant(x, digits=4):
 
     The decimal is rounded from the float's exact value, as JavaScript's ``toPrecision`` does.
 
+    Examples
+    --------
     >>> significant(112.04), significant(0.5), significant(62500)
     ('112', '0.5', '62500')
     """
@@ -96,6 +98,8 @@ def parse(text, unit):
     unit : str
         Base unit of what is typed
 
+    Examples
+    --------
     >>> parse("7B", ""), parse("80 GiB", "B"), parse("50 %", "share"), parse("1.5万亿", "tokens")
     (7000000000.0, 85899345920.0, 0.5, 1500000000000.0)
     """
@@ -120,6 +124,8 @@ def duration(seconds):
     str
         In the current language.
 
+    Examples
+    --------
     >>> duration(8.489e7), duration(2.045e6), duration(5400)
     ('2 years 8 months', '23.67 days', '1.5 hours')
     """
@@ -158,6 +164,8 @@ def human(x, unit):
     str
         E.g. ``"112 GB (104.3 GiB)"``: memory sizes carry GB and GiB both.
 
+    Examples
+    --------
     >>> human(1.12e11, "B"), human(4.2e22, "FLOP"), human(0.5, "share"), human(7e9, "")
     ('112 GB (104.3 GiB)', '4.2 × 10²² FLOP', '50 %', '7B')
     """
