@@ -110,6 +110,10 @@ def loaded():
     return []
 
 
+#: Calculators and exercises become live one after another.
+LIVE = """() => [...document.querySelectorAll(".onegpu-calculator")].every(e => e.onegpu) && [...document.querySelectorAll(".onegpu-exercise")].every(e => e.querySelector("button"))"""
+
+
 def open_page(browser, address, noise, loaded, **options):
     """A page without a network, in a context of its own."""
     context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"} | options)  # each smooth scroll takes a second
@@ -122,6 +126,8 @@ def open_page(browser, address, noise, loaded, **options):
     page = context.new_page()
     page.on("websocket", lambda s: noise.append(f"socket: {s.url}"))
     page.goto(address)
+    if options.get("java_script_enabled", True):
+        page.wait_for_function(LIVE)
     return page
 
 

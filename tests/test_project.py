@@ -74,6 +74,14 @@ def test_equations_are_cited_by_their_number():
                     assert text == f"({numbers[name]})", f"{path.stem}, {cell.id}: {name} is ({numbers[name]})"
 
 
+def test_equations_are_numbered_as_they_are_shown():
+    """A reader who looks for an equation finds it between its neighbours."""
+    for path in notebooks():
+        shown = [line for c in nbformat.read(path, 4).cells for o in c.get("outputs", ()) for line in o.get("data", {}).get("text/latex", "").splitlines()]
+        numbers = [tuple(map(int, n.split("."))) for n in re.findall(r"\\tag\{([\d.]+)\}", "\n".join(shown))]
+        assert numbers == sorted(set(numbers)), path.stem
+
+
 def test_importing_loads_neither_widgets_nor_figures():
     """`import onegpu` stays light; the rest loads when it is asked for."""
     code = "import sys, onegpu, onegpu.memory, onegpu.compute; print([m for m in ('numpy', 'ipywidgets', 'anywidget', 'matplotlib', 'jax') if m in sys.modules])"

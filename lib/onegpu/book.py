@@ -127,6 +127,21 @@ class EquationTargets(SphinxTransform):
                 self.document.note_explicit_target(node, node)
 
 
+class Together(SphinxTransform):
+    """Keep a mark with the formula before it: no line begins with a comma."""
+
+    default_priority = 700
+
+    def apply(self, **kwargs):
+        """Wrap the two."""
+        for node in list(self.document.findall(nodes.math)):
+            text = node.next_node(descend=False, siblings=True)
+            marks = re.match(r"[，。；：、）？！,.;:)?!]+", text) if isinstance(text, nodes.Text) else None
+            if marks:
+                text.parent.replace(text, nodes.Text(text[marks.end():]))
+                node.replace_self(nodes.inline("", "", node.deepcopy(), nodes.Text(marks[0]), classes=["onegpu-together"]))
+
+
 class LongCells(SphinxTransform):
     """Mark the cells of tables whose text is long, so that a narrow page does not squeeze them into one word a line; names and symbols do not wrap."""
 
@@ -196,6 +211,7 @@ def setup(app):
     """Register with Sphinx."""
     app.add_html_math_renderer("mathml", inline_renderers=(visit_inline, None), block_renderers=(visit_block, None))
     app.add_transform(EquationTargets)
+    app.add_transform(Together)
     app.add_transform(LongCells)
     app.connect("config-inited", configure, priority=100)
     app.connect("builder-inited", write_static)

@@ -616,21 +616,22 @@ var onegpu = (() => {
         if (w[y] > 0 && Number.isFinite(w[y])) points.push([w[x], w[y]]);
       }
       if (points.length < 2) return "";
-      const W = 400, H = 230, L = 84, B = 42, ys = points.map(p => p[1]).concat(v[y]), [y0, y1] = [Math.min(...ys), Math.max(...ys) * 1.0001];
-      const px = a => L + (W - L - 20) * Math.log(a / low) / Math.log(high / low), py = a => H - B - (H - B - 12) * Math.log(a / y0) / Math.log(y1 / y0);
+      const W = 400, H = 244, L = 84, B = 42, A = 26, ys = points.map(p => p[1]).concat(v[y]), [y0, y1] = [Math.min(...ys), Math.max(...ys) * 1.0001];
+      const px = a => L + (W - L - 20) * Math.log(a / low) / Math.log(high / low), py = a => H - B - (H - B - A) * Math.log(a / y0) / Math.log(y1 / y0);
       const decades = (a, b) => { const t = []; for (let e = Math.ceil(Math.log10(a) - 1e-9); 10 ** e <= b * 1.001; e++) t.push(10 ** e); const step = Math.ceil(t.length / 6); return t.filter((_, i) => i % step === 0); };
       const nice = [1, 60, 3600, 86400, MONTH, YEAR, 10 * YEAR, 100 * YEAR, 1000 * YEAR, 1e4 * YEAR, 1e5 * YEAR, 1e6 * YEAR];
       const ticks = (q, a, b) => q.unit === "s" ? nice.filter(t => t >= a && t <= b).slice(-7) : decades(a, b);
       const tick = (q, t) => q.unit === "s" && t === MONTH ? count(lib.words, "month", "1") : human(t, q.unit, lib.words).replace(/ \(.*/, "");
       const safe = t => String(t).replace(/[&<"]/g, c => ({ "&": "&amp;", "<": "&lt;", '"': "&quot;" })[c]);
       return `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="${safe(is(qy.label + between.list + qx.label) + show(x, v[x]) + between.list + show(y, v[y]))}">`
-        + ticks(qx, low, high).map(t => `<line class="onegpu-tick" x1="${px(t)}" x2="${px(t)}" y1="12" y2="${H - B}"/><text x="${px(t)}" y="${H - B + 15}" text-anchor="middle">${safe(tick(qx, t))}</text>`).join("")
+        + ticks(qx, low, high).map(t => `<line class="onegpu-tick" x1="${px(t)}" x2="${px(t)}" y1="${A}" y2="${H - B}"/><text x="${px(t)}" y="${H - B + 15}" text-anchor="middle">${safe(tick(qx, t))}</text>`).join("")
         + ticks(qy, y0, y1).map(t => `<line class="onegpu-tick" x1="${L}" x2="${W - 20}" y1="${py(t)}" y2="${py(t)}"/><text x="${L - 6}" y="${py(t) + 4}" text-anchor="end">${safe(tick(qy, t))}</text>`).join("")
-        + `<text x="${(W + L) / 2}" y="${H - 6}" text-anchor="middle">${safe(qx.label)}</text><text x="4" y="10">${safe(qy.label)}</text>`
+        + `<text x="${(W + L) / 2}" y="${H - 6}" text-anchor="middle">${safe(qx.label)}</text><text x="4" y="12">${safe(qy.label)}</text>`
         + `<polyline points="${points.map(([a, b]) => `${px(a).toFixed(1)},${py(b).toFixed(1)}`).join(" ")}"/><circle cx="${px(Math.min(high, Math.max(low, v[x])))}" cy="${py(v[y])}" r="6"/></svg>`;
     }
 
     update();
+    beforePrint(() => { if (spec.search?.changes && !advice.firstChild && !keys(root.onegpu.errors).length) advise(drain(doubling(spec, lib, state))); });
     return { set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = next; refused = null; update(); } } };
   }
 
@@ -701,7 +702,7 @@ var onegpu = (() => {
     return state;
   }
 
-  function shareAll(roots) {
+  function* shareAll(roots) {
     const lib = window.ONEGPU, views = [], wholeLink = location.protocol === "file:";
     const kept = () => { try { return JSON.parse(localStorage.getItem(STORE)) || {}; } catch { return {}; } };
     const asked = fromQuery(location.search, lib), back = performance.getEntriesByType("navigation")[0]?.type === "back_forward", stored = kept();
@@ -741,6 +742,7 @@ var onegpu = (() => {
         views.push(view);
       }
       onPaper(root, spec, own);
+      yield;
     }
     document.addEventListener("onegpu:calibration", ({ detail }) => {
       const { calibration, ...rest } = scenario;
@@ -819,12 +821,13 @@ var onegpu = (() => {
   }
 
   // All exercises of a page show one variant, and the page's link says which.
-  function poseAll() {
-    const seed = new URLSearchParams(location.search).get("seed"), first = /^[1-9]\d{0,8}$/.test(seed) ? +seed : 0;
-    const views = [...document.querySelectorAll(".onegpu-exercise")].map(root => {
+  function* poseAll() {
+    const seed = new URLSearchParams(location.search).get("seed"), first = /^[1-9]\d{0,8}$/.test(seed) ? +seed : 0, views = [];
+    for (const root of document.querySelectorAll(".onegpu-exercise")) {
       const spec = JSON.parse(root.querySelector("script").textContent);
-      return pose(root, spec, local(spec), first, next => { views.forEach(view => view.set(next)); link(next); });
-    });
+      views.push(pose(root, spec, local(spec), first, next => { views.forEach(view => view.set(next)); link(next); }));
+      yield;
+    }
   }
 
   function link(seed) {
@@ -858,12 +861,19 @@ var onegpu = (() => {
     return () => document.removeEventListener("onegpu:calibration", hear);  // when the cell runs again
   }
 
-  // In the built page: every readable table with a specification becomes live.
-  function upgrade() {
-    shareAll([...document.querySelectorAll(".onegpu-calculator")]);
-    poseAll();
+  // In the built page: every readable table with a specification becomes live, one after another, so that no frame waits for all of them.
+  function* upgrading() {
     stops();
     beforePrint(fitEquations);
+    yield* shareAll([...document.querySelectorAll(".onegpu-calculator")]);
+    yield* poseAll();
+  }
+
+  // What a link to a section leads to must not move later; else only the first calculator is there at once.
+  function upgrade() {
+    const job = upgrading();
+    if (location.hash) drain(job);
+    else if (!job.next().done) slowly(job, () => {}, () => true);
   }
 
   // -- keyboard and paper ----------------------------------------------------------------------

@@ -285,7 +285,8 @@ class Calculator(Live):
         """The present value of an input as people read it; as it was given, if it is refused."""
         q, value = self.inputs[name], self.value(name)
         try:
-            return q.human(q.check(value))
+            text = q.human(q.check(value))
+            return text.replace(units.significant(value), str(int(value)), 1) if q.integer and not q.choices and value < 1e6 else text
         except ValueError:
             return str(value)
 

@@ -172,8 +172,10 @@ def calibrate(*, gpu_tokens_per_second=None, measured_step_time=None, measured_p
 
     Parameters
     ----------
-    gpu_tokens_per_second, measured_step_time : float
-        Tokens a second on each GPU [tokens/s], or the time of a step [s]; one of them, or none
+    gpu_tokens_per_second : float
+        Tokens a second on each GPU [tokens/s]
+    measured_step_time : float
+        The time of a step [s]; give one of the two, or none
     measured_peak : float
         The peak of memory on a card, read from the device [B]
     **run

@@ -44,8 +44,10 @@ class Quantity(sp.Symbol):
     choices : sequence
         The values of a choice: strings, numbers or ``(False, True)``. In an expression a choice
         is its position in this list; see :meth:`pick`
-    start, slider : float, (float, float)
-        The calculator's first value and range, in the base unit
+    start : float
+        The calculator's first value, in the base unit
+    slider : (float, float)
+        The slider's range, in the base unit
     default : object
         The value of a call that leaves it out; without it the quantity must be given
     source : str
@@ -732,12 +734,12 @@ def docstring(formula):
     def capital(text):
         return text[:1].upper() + text[1:]
 
-    lines = [f"{capital(formula.result.label)}.", "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
+    lines = [capital(formula.result.label) + labels.text("join.stop").strip(), "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
     for name, q in formula.inputs().items():
         kind = "{" + ", ".join(map(repr, q.choices)) + "}" if q.choices else "float or array"
-        default = f", default {q.default!r}" if q.default is not None else ""
-        origin = f"; from {formula.sources[name]}" if name in formula.sources else ""
-        lines += [f"{name} : {kind}", f"    {capital(q.label)} [{q.unit or '-'}], {q.allowed}{default}{origin}"]
+        said = [q.allowed, *([labels.text("document.default", value=repr(q.default))] if q.default is not None else [])]
+        origin = labels.text("join.parts") + labels.text("document.origin", row=formula.sources[name]) if name in formula.sources else ""
+        lines += [f"{name} : {kind}", f"    {capital(q.label)} [{q.unit or '-'}]{labels.text('join.comma')}{labels.text('join.comma').join(said)}{origin}"]
     lines += ["", "Returns", "-------", f"{formula.name} : float or array", f"    {capital(formula.result.label)} [{formula.result.unit or '-'}]",
               "", "Raises", "------", "ValueError", "    If an input is missing, unknown or outside its domain.", "", "Notes", "-----", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", formula.remark)]
     plain = [c for c in formula.cases if all(isinstance(v, (int, float, str)) for v in c.inputs.values())]
@@ -774,7 +776,7 @@ def search_order(axes, formulas):
 
 
 class Section:
-    """Numbers the formulas of one section in the order in which they are written."""
+    """Numbers the formulas of one section in the order in which it shows them."""
 
     def __init__(self, number):
         self.number, self.formulas = number, []
@@ -792,7 +794,10 @@ class Section:
     def add(self, formula, numbered=True):
         """Give a formula the section's next number, if the section shows it as an equation."""
         self.formulas.append(formula)
-        if numbered:
-            formula.number = f"{self.number}.{sum(bool(f.number) for f in self.formulas) + 1}"
+        return self.equation(formula) if numbered else formula
+
+    def equation(self, formula):
+        """Give a formula the section's next number; a section may show late what other formulas use early."""
+        formula.number = f"{self.number}.{sum(bool(f.number) for f in self.formulas) + 1}"
         return formula
 

@@ -30,7 +30,7 @@ training_state = formula(
            Case({"params": 7e9}, 1.12e11, "counted: 16 bytes of each of 7e9 parameters")])
 
 inference_weights = formula(
-    "inference_weights", "M_w", "B", params * weight_bytes,
+    "inference_weights", "M_w", "B", params * weight_bytes, numbered=False,
     cases=[Case({"params": 70e9, "weight_bytes": 2}, 140e9, "counted: 2 bytes of each of 70e9 parameters")])
 
 _largest = Quantity("largest_model", r"N_\text{max}")
@@ -192,6 +192,8 @@ fits = formula(
     cases=[Case(dict(headroom=0), 1, "counted: just fits"), Case(dict(headroom=-1), 0, "counted: just does not")])
 
 # -- what escaping costs ---------------------------------------------------------------------------
+
+_section.equation(inference_weights)  # the weights alone: inference, and what offloading leaves
 
 offload_time = formula(
     "offload_time", r"t_\text{offload}", "s", params * (grad_bytes + weight_bytes) / host_bandwidth,

@@ -126,6 +126,8 @@ class IndexEntries(SphinxTransform):
                 node.parent.insert(node.parent.index(node), self.known("formula", formula_entries(formulas[name]), node["ids"][0]))
         if self.env.docname == "symbols":
             self.rows()
+        for node in self.document.findall(addnodes.index):  # all that begins with a Chinese character stands under one heading
+            node["entries"] = [(*e[:4], word("index") if re.match(r"[\u4e00-\u9fff]", e[1]) else e[4]) for e in node["entries"]]
 
     def rows(self):
         """Each row of the table gets an id and its entries."""
@@ -141,7 +143,7 @@ class IndexEntries(SphinxTransform):
         """Note the names, which are written without spaces, and give the index node with all entries."""
         entries = list({e.lower(): e for e in reversed(entries)}.values())[::-1]
         self.env.get_domain("onegpu").note(self.env.docname, kind, [e for e in entries if " " not in e], target)
-        return addnodes.index(entries=[("single", e.replace(";", ","), target, "", word("index") if re.match(r"[\u4e00-\u9fff]", e) else None) for e in entries])
+        return addnodes.index(entries=[("single", e.replace(";", ","), target, "", None) for e in entries])
 
 
 class Chinese(SearchChinese):

@@ -29,6 +29,10 @@ cluster_time = formula(
            Case(dict(params=175e9 * 8 / 6, tokens=300e9, gpus=1024, peak_flops=140e12, mfu=1), 34 * DAY, "Narayanan et al. 2021, section 5.1: 34 days for GPT-3 (8·N·D)", rel=4e-3),
            Case(dict(params=1008e9 * 8 / 6, tokens=450e9, gpus=3072, peak_flops=163e12, mfu=1), 84 * DAY, "Narayanan et al. 2021, section 5.1: 84 days for 1T", rel=4e-3)])
 
+implied_mfu = formula(
+    "implied_mfu", r"\text{MFU}_\text{run}", "share", training_flops.result / (gpu_seconds * peak_flops), uses=[training_flops], valid=SHARE,
+    cases=[Case(dict(params=405.85e9, tokens=15.6e12, gpu_seconds=30.84e6 * HOUR, peak_flops=989.4e12), 0.346, "counted: Llama 3.1 405B's published GPU-hours", rel=1e-3)])
+
 gpus_for_deadline = formula(
     "gpus_for_deadline", r"G_\text{min}", "GPUs", sp.ceiling(training_flops.result / (deadline * _rate)), uses=[training_flops], integer=True,
     cases=[Case(dict(training_flops=1e24, deadline=1e6, peak_flops=1e15, mfu=0.5), 2000, "counted: exactly 2000"),
@@ -41,10 +45,6 @@ training_cost = formula(
 training_energy = formula(
     "training_energy", r"\text{energy}", "J", gpus * cluster_time.result * gpu_power * pue, uses=[cluster_time],
     cases=[Case(dict(cluster_time=1720320 * 1800, gpus=2, gpu_power=400, pue=1.1), 1720320 * 0.4 * 1.1 * 3.6e6, "counted: Llama 2 70B's GPU-hours at 400 W and a PUE of 1.1")])
-
-implied_mfu = formula(
-    "implied_mfu", r"\text{MFU}_\text{run}", "share", training_flops.result / (gpu_seconds * peak_flops), uses=[training_flops], valid=SHARE,
-    cases=[Case(dict(params=405.85e9, tokens=15.6e12, gpu_seconds=30.84e6 * HOUR, peak_flops=989.4e12), 0.346, "counted: Llama 3.1 405B's published GPU-hours", rel=1e-3)])
 
 # -- failures ----------------------------------------------------------------------------------------
 
@@ -64,17 +64,17 @@ expected_goodput = formula(
 
 # -- the critical batch size ---------------------------------------------------------------------------
 
-largest_data_parallel = formula(
-    "largest_data_parallel", r"n_{d,\text{max}}", "", sp.floor(critical_batch / (seq_len * micro_batch)), integer=True, source=MCCANDLISH, basis="rule of thumb",
-    cases=[Case(dict(critical_batch=16777216, seq_len=8192, micro_batch=2), 1024, "counted: exactly 1024 sequences of two"),
-           Case(dict(critical_batch=16777215, seq_len=8192, micro_batch=1), 2047, "counted: one token too few")])
+extra_tokens = formula(
+    "extra_tokens", r"D/D_\text{min}", "", 1 + global_batch / critical_batch, source=MCCANDLISH, basis="rule of thumb",
+    cases=[Case(dict(global_batch=8e6, critical_batch=8e6), 2, "McCandlish et al. 2018: at the critical batch size, twice the tokens of the least"),
+           Case(dict(global_batch=1e6, critical_batch=4e6), 1.25, "counted")])
 
 extra_steps = formula(
     "extra_steps", r"S/S_\text{min}", "", 1 + critical_batch / global_batch, source=MCCANDLISH, basis="rule of thumb",
     cases=[Case(dict(global_batch=8e6, critical_batch=8e6), 2, "McCandlish et al. 2018: at the critical batch size, twice the steps of the least"),
            Case(dict(global_batch=4e6, critical_batch=1e6), 1.25, "counted")])
 
-extra_tokens = formula(
-    "extra_tokens", r"D/D_\text{min}", "", 1 + global_batch / critical_batch, source=MCCANDLISH, basis="rule of thumb",
-    cases=[Case(dict(global_batch=8e6, critical_batch=8e6), 2, "McCandlish et al. 2018: at the critical batch size, twice the tokens of the least"),
-           Case(dict(global_batch=1e6, critical_batch=4e6), 1.25, "counted")])
+largest_data_parallel = formula(
+    "largest_data_parallel", r"n_{d,\text{max}}", "", sp.floor(critical_batch / (seq_len * micro_batch)), integer=True, source=MCCANDLISH, basis="rule of thumb",
+    cases=[Case(dict(critical_batch=16777216, seq_len=8192, micro_batch=2), 1024, "counted: exactly 1024 sequences of two"),
+           Case(dict(critical_batch=16777215, seq_len=8192, micro_batch=1), 2047, "counted: one token too few")])

@@ -14,7 +14,7 @@ _language = "en"
 
 
 def set_language(language):
-    """Choose the language of all texts: the name of a file beside this one, e.g. ``"en"``.
+    """Choose the language of all texts: ``"en"`` or ``"zh"``, or another one that has a file of labels.
 
     Raises
     ------
