@@ -7,6 +7,7 @@ var onegpu = (() => {
   // -- numbers as people read them: the same tables and rules as units.py ----------------------
 
   const SI = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"], SHORT = ["", "k", "M", "B", "T", "Q"];
+  const SCALED = ["", "share", "B", "s", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"];  // units that human and entry write in their own way
   const { entries, fromEntries, keys } = Object, YEAR = 365.25 * 86400, MONTH = YEAR / 12;
   const python = x => x === Infinity ? "inf" : x === -Infinity ? "-inf" : Number.isNaN(x) ? "nan" : x;
   const plain = v => fromEntries(entries(v).map(([n, x]) => [n, typeof x === "number" && !Number.isInteger(x) ? +x.toPrecision(6) : x]));  // as in formula.py
@@ -78,7 +79,7 @@ var onegpu = (() => {
     if (typeof x !== "number") return x;
     if (unit === "B") return binary(x, 6);
     if (unit === "s") return x >= YEAR ? `${significant(x / YEAR, 6)} ${words.unit.year[1]}` : x >= 86400 ? `${significant(x / 86400, 6)} ${words.unit.day[1]}` : `${significant(x, 6)} s`;
-    if (!["", "share", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(unit)) return Number.isInteger(x) && x < 1e15 ? String(x) : significant(x, 6);
+    if (!SCALED.includes(unit)) return Number.isInteger(x) && x < 1e15 ? String(x) : significant(x, 6);
     return human(x, unit, words, 6);
   }
 
@@ -279,7 +280,7 @@ var onegpu = (() => {
 
   const waiting = [];  // one queue for all calculators of a page: together they take no more of a frame than one
   let channel;
-  function slowly(job, then, current) {
+  function slowly(job, then = () => {}, current = () => true) {
     if (!channel) { channel = new MessageChannel(); channel.port1.onmessage = turn; }  // a timer would wait between turns
     if (waiting.push({ job, then, current }) === 1) channel.port2.postMessage(0);
   }
@@ -422,7 +423,7 @@ var onegpu = (() => {
         };
       }
       row.note = make("small", { id: `${field}-note`, class: "onegpu-note" });
-      const unit = q && !q.choices && !["", "share", "B", "s", "B/s", "FLOP/s", "FLOP", "W", "J", "$", "$/s", "GPU·s"].includes(q.unit) ? ` [${unitOf(q.unit, lib.words)}]` : "";
+      const unit = q && !q.choices && !SCALED.includes(q.unit) ? ` [${unitOf(q.unit, lib.words)}]` : "";
       row.node = make("div", { class: `onegpu-row${row.parts.length > 1 ? "" : " onegpu-choice"}` }, make("label", { for: field }, label(name) + unit), ...row.parts, row.note);
       if (name === "model") row.node.append(paste(`${field}-note`));
       rows[name] = row;
@@ -517,7 +518,7 @@ var onegpu = (() => {
 
     // The plans that fit, fastest first, and why the others were refused.
     function plans(found, failed) {
-      const { axes, show: columns, order } = spec.search, names = [order, ...columns, ...keys(axes)];
+      const { axes, show: columns, order } = spec.search, names = [order, ...keys(axes), ...columns];
       const same = p => !failed && keys(axes).every(n => p[n] === valueNow(n));
       const cell = (n, x) => axes[n] ? (lib.quantities[n].choices ? lib.quantities[n].choices.find(c => c.value === x).label : String(x)) : show(n, x);
       const row = p => {
@@ -631,7 +632,7 @@ var onegpu = (() => {
     }
 
     update();
-    beforePrint(() => { if (spec.search?.changes && !advice.firstChild && !keys(root.onegpu.errors).length) advise(drain(doubling(spec, lib, state))); });
+    beforePrint(() => spec.search?.changes && !advice.firstChild && !keys(root.onegpu.errors).length && advise(whatFirst(spec, lib, state)));
     return { set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = next; refused = null; update(); } } };
   }
 
@@ -872,8 +873,8 @@ var onegpu = (() => {
   // What a link to a section leads to must not move later; else only the first calculator is there at once.
   function upgrade() {
     const job = upgrading();
-    if (location.hash) drain(job);
-    else if (!job.next().done) slowly(job, () => {}, () => true);
+    job.next();
+    location.hash ? drain(job) : slowly(job);
   }
 
   // -- keyboard and paper ----------------------------------------------------------------------

@@ -116,11 +116,12 @@ def unnamed(css, elsewhere):
 
 
 def read(path, static):
-    """A stylesheet with what it imports, without comments, its addresses from the folder of static files."""
+    """A stylesheet with what it imports, without comments and needless space, its addresses from the folder of static files."""
     def moved(match):
         return match[0] if re.match(r"data:|#|[a-z]+:", match[1]) else f"url({Path(os.path.relpath(path.parent / match[1], static)).as_posix()})"
 
     css = re.sub(rf"({STRING})|/\*.*?\*/", lambda m: m[1] or "", path.read_text("utf-8-sig"), flags=re.S)
+    css = re.sub(rf"({STRING})|\s*([{{}};])\s*|\s+", lambda m: m[1] or m[2] or " ", css)
     css = re.sub(r'@charset "[^"]*";', "", css)
     css = re.sub(r"@import ([\"'][^\"']+[\"'])", r"@import url(\1)", css)
     css = re.sub(r"url\([\"']?([^\"')]+)[\"']?\)", moved, css)
