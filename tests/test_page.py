@@ -125,10 +125,16 @@ def open_page(browser, address, noise, loaded, **options):
     context.on("weberror", lambda e: noise.append(f"error: {e.error}"))
     page = context.new_page()
     page.on("websocket", lambda s: noise.append(f"socket: {s.url}"))
-    page.goto(address)
     if options.get("java_script_enabled", True):
-        page.wait_for_function(LIVE)
+        page.goto, page.reload = (functools.partial(until_live, page, move) for move in (page.goto, page.reload))
+    page.goto(address)
     return page
+
+
+def until_live(page, move, *address):
+    """Load a page, and wait until all of it works."""
+    move(*address)
+    page.wait_for_function(LIVE)
 
 
 @pytest.fixture
