@@ -354,10 +354,11 @@ def switch(app, page, template, context, doctree):
     for language, address in others(app, page):
         name = labels.load(language)["page"]["language"]
         context["header_buttons"].append({"type": "link", "url": address, "text": name, "tooltip": name, "label": f"language-{language}"})
-    if page in app.env.found_docs:
-        site, pages = app.config.html_baseurl, {edition(app): app.builder.get_target_uri(page).rpartition("/")[2], **dict(others(app, page))}
+    site = app.config.html_baseurl
+    if site and page in app.env.found_docs:  # a search engine wants whole addresses
+        pages = {edition(app): app.builder.get_target_uri(page).rpartition("/")[2], **dict(others(app, page))}
         for language, address in pages.items():
-            context["metatags"] += f'<link rel="alternate" hreflang="{language}" href="{escape(urljoin(site + app.builder.get_target_uri(page), address) if site else address)}" />\n'
+            context["metatags"] += f'<link rel="alternate" hreflang="{language}" href="{escape(urljoin(site + app.builder.get_target_uri(page), address))}" />\n'
 
 
 # -- where the book lives --------------------------------------------------------------------------
