@@ -167,7 +167,7 @@ def write_static(app):
     for name in SCRIPTS[1:]:
         (static / name).write_text(lean.compact((HERE / name).read_text("utf-8")), "utf-8")
     for name in STYLES:
-        shutil.copy(HERE / name, static / name)
+        (static / name).write_text(lean.read(HERE / name, HERE), "utf-8")
 
 
 def finish(app, error):
@@ -191,6 +191,8 @@ MENDED = (
     (r' role="doc-biblioentry"', ""),  # withdrawn from the standard
     (r'target="_blank"(\s+class="[^"]*btn-language-(\w+)")', r'hreflang="\2" lang="\2"\1'),  # another language is no other window
     (r'<th class="head">(<p></p>)?</th>', "<td></td>"),  # a corner that heads nothing
+    (r"© Copyright ([^<]*\S)\.", r"© \1"),  # in no language
+    (r'(<p class="component-author">\s*[^<\s]*：)\s+', r"\1"),  # a full-width colon has its own space
     ('<div class="pst-scrollable-table-container">', '<div class="pst-scrollable-table-container" tabindex="0">'),  # scrolled by keyboard
 )
 

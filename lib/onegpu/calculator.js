@@ -632,7 +632,7 @@ var onegpu = (() => {
     }
 
     update();
-    beforePrint(() => spec.search?.changes && !advice.firstChild && !keys(root.onegpu.errors).length && advise(whatFirst(spec, lib, state)));
+    if (spec.search?.changes) beforePrint(() => advice.firstChild || keys(root.onegpu.errors).length || advise(whatFirst(spec, lib, state)));  // on paper nobody scrolls to it
     return { set(next) { if (JSON.stringify(next) !== JSON.stringify(state)) { state = next; refused = null; update(); } } };
   }
 

@@ -15,7 +15,7 @@ import anywidget
 import traitlets
 
 from . import calibrate, catalog, configs, labels, shape, units
-from .formula import REGISTRY, Largest, search_order, takes
+from .formula import REGISTRY, Largest, plain, search_order, takes
 
 HERE = Path(__file__).parent
 #: What a model's shape computes: attribute of a model -> formula.
@@ -285,8 +285,8 @@ class Calculator(Live):
         """The present value of an input as people read it; as it was given, if it is refused."""
         q, value = self.inputs[name], self.value(name)
         try:
-            text = q.human(q.check(value))
-            return text.replace(units.significant(value), str(int(value)), 1) if q.integer and not q.choices and value < 1e6 else text
+            x = q.check(value)
+            return f"{plain(x)} {units.shown(q.unit)}".strip() if q.integer and not q.choices and x < 1e6 else q.human(x)  # whole: as in its box
         except ValueError:
             return str(value)
 

@@ -209,11 +209,12 @@ def memory_over_time(*, model=MODELS["Llama 2 7B"], gpu=GPUS["H100 SXM"], seq_le
     """Memory through one training step: activations rise and fall while gradients grow."""
     v = memory.training_memory.evaluate(model=model, seq_len=seq_len, micro_batch=micro_batch, **choices)
     kept = v["gradients"] * v["accumulate"]
-    time = [0, 0.98, 1, 1.02, 2, 2.02, 3]  # start, logits come, end of forward, logits gone, end of backward, step, end
+    late = 0.98  # when the logits come
+    time = [0, late, 1, 1.02, 2, 2.02, 3]  # start, before the logits, end of forward, logits gone, end of backward, step, end
     live = v["layer_working_set"]
-    rows = {"inference_weights": [v["inference_weights"]] * 7, "master_weights": [v["master_weights"]] * 7, "optimizer_moments": [v["optimizer_moments"]] * 7,
+    rows = {"inference_weights": [v["inference_weights"]] * len(time), "master_weights": [v["master_weights"]] * len(time), "optimizer_moments": [v["optimizer_moments"]] * len(time),
             "gradients": [kept, kept, kept, kept, v["gradients"], v["gradients"], v["gradients"]],
-            "activations": [0, 0.98 * v["activations"], v["activations"], v["activations"] + live, live, 0, 0], "logits": [0, 0, v["logits"], 0, 0, 0, 0]}
+            "activations": [0, late * v["activations"], v["activations"], v["activations"] + live, live, 0, 0], "logits": [0, 0, v["logits"], 0, 0, 0, 0]}
     colours = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7")
 
     def paint(axes):

@@ -737,9 +737,9 @@ def docstring(formula):
     lines = [capital(formula.result.label) + labels.text("join.stop").strip(), "", ".. math:: " + formula.latex, "", "Parameters", "----------"]
     for name, q in formula.inputs().items():
         kind = "{" + ", ".join(map(repr, q.choices)) + "}" if q.choices else "float or array"
-        said = [q.allowed, *([labels.text("document.default", value=repr(q.default))] if q.default is not None else [])]
+        said = [f"{capital(q.label)} [{q.unit or '-'}]", q.allowed, *([labels.text("document.default", value=repr(q.default))] if q.default is not None else [])]
         origin = labels.text("join.parts") + labels.text("document.origin", row=formula.sources[name]) if name in formula.sources else ""
-        lines += [f"{name} : {kind}", f"    {capital(q.label)} [{q.unit or '-'}]{labels.text('join.comma')}{labels.text('join.comma').join(said)}{origin}"]
+        lines += [f"{name} : {kind}", f"    {labels.text('join.comma').join(said)}{origin}"]
     lines += ["", "Returns", "-------", f"{formula.name} : float or array", f"    {capital(formula.result.label)} [{formula.result.unit or '-'}]",
               "", "Raises", "------", "ValueError", "    If an input is missing, unknown or outside its domain.", "", "Notes", "-----", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", formula.remark)]
     plain = [c for c in formula.cases if all(isinstance(v, (int, float, str)) for v in c.inputs.values())]
