@@ -14,7 +14,7 @@ from onegpu.configs import read_config
 from onegpu.formula import REGISTRY
 from onegpu.memory import activations, bytes_per_param, fits, headroom, training_memory, training_state
 from onegpu.quantities import grad_bytes
-from onegpu.scaling import cluster_mtbf
+from onegpu.scaling import cluster_mtbf, extra_steps
 
 FIT = dict(title="does_it_fit", stack=training_memory, capacity="usable_bytes", on_top=["overhead_bytes"],
            start={"model": "Llama 2 7B", "gpu": "H100 SXM", "recipe": "AdamW, mixed precision", "seq_len": 4096, "micro_batch": 1, "attention": "flash",
@@ -79,7 +79,8 @@ def test_readable_table():
     rows = dict(fit().table())
     assert rows["model"] == "Llama 2 7B" and rows["does it fit?"] == "no" and rows["peak of a training step, without overhead"] == "113.2 GB (105.4 GiB)"
     assert rows["attention"] == "Flash"
-    assert dict(Calculator(cluster_mtbf, title="failures", start={"gpus": 16384}).table())["GPUs"] == "16384 GPUs"  # in full, as in its box
+    assert dict(Calculator(cluster_mtbf, title="failures", start={"gpus": 16384}).table())["GPUs"] == "16384"  # in full, as in its box
+    assert dict(Calculator(extra_steps, title="failures", start={"global_batch": 262144}).table())["global batch"] == "262144 tokens"
     assert "<script" in fit().html() and "</script>" in fit().html()
 
 

@@ -286,7 +286,8 @@ class Calculator(Live):
         q, value = self.inputs[name], self.value(name)
         try:
             x = q.check(value)
-            return f"{plain(x)} {units.shown(q.unit)}".strip() if q.integer and not q.choices and x < 1e6 else q.human(x)  # whole: as in its box
+            counted = q.unit in ("", "tokens") and not q.choices and x < 1e6 and float(x).is_integer()
+            return f"{plain(x)} {units.shown(q.unit)}".strip() if counted else q.human(x)  # in full, as in its box
         except ValueError:
             return str(value)
 
