@@ -13,7 +13,8 @@ import sympy as sp
 from javascript import run
 from onegpu import GPUS, MODELS, RECIPES, Formula, Quantity
 from onegpu.calculator import modules
-from onegpu.compute import training_flops, training_time
+from onegpu.compute import hardware_flops_per_token, training_flops, training_time
+from onegpu.coupling import sharded_state
 from onegpu.formula import REGISTRY
 from onegpu.memory import (
     activations,
@@ -44,6 +45,19 @@ def named(error, name, value):
 
 
 # -- refusing ----------------------------------------------------------------------------------------
+
+def test_a_sum_of_choices_has_a_line_for_each():
+    """Side by side they are wider than a page; one choice alone stays on its line, and values of one choice share its name."""
+    state = sharded_state.latex
+    assert state.count(r"\\ &") == 2 and r"\text{ZeRO stage: 2 or 3}" in state and r"\begin{aligned}" not in hardware_flops_per_token.latex
+    x = Quantity("x_of_a_test", "x", start=1)
+    two = [sp.Piecewise((sign * x, x > limit), (0, True)) for sign, limit in ((2, 3), (5, 4))]
+    less = Formula(Quantity("y_of_a_test", "y"), 1 + two[0] - two[1])
+    printed = less.latex
+    for name in ("x_of_a_test", "y_of_a_test"):
+        del REGISTRY[name]
+    assert r"& 1 \\ & - \begin{cases} 5" in printed and r"\\ & + \begin{cases} 2" in printed
+
 
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda f: f.name)
 def test_each_input_of_each_formula_is_checked(formula):

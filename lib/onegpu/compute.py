@@ -110,14 +110,18 @@ _scores_again = attention_flops_per_token.result * FORWARD / (FORWARD + BACKWARD
 
 _ONE = dict(n_layers=1, n_heads=1)
 
+up_projection_flops = formula(
+    "up_projection_flops", r"C_\text{up}", "FLOP/token", FORWARD * n_layers * n_heads * (q_lora_rank * (d_nope + d_rope) + kv_lora_rank * (d_nope + d_v)), numbered=False,
+    cases=[Case(dict(n_layers=2, n_heads=3, q_lora_rank=5, d_nope=7, d_rope=11, kv_lora_rank=13, d_v=17), 12 * (90 + 312), "counted: two matrices of each of 6 heads, twice an element")])
+
 #: A recomputed block runs its forward products once more; the head is not recomputed.
 hardware_flops_per_token = formula(
     "hardware_flops_per_token", r"C_\text{hw}", "FLOP/token",
     training_flops_per_token.result + sp.Piecewise(
         (FORWARD * (matmul_params - head_params) + _scores_again, sp.Eq(recompute, 2)),
         (_scores_again, sp.Eq(recompute, 1) & sp.Ne(attention, 0)),
-        (FORWARD * n_layers * n_heads * (q_lora_rank * (d_nope + d_rope) + kv_lora_rank * (d_nope + d_v)), sp.Eq(recompute, 3)), (0, True)),
-    uses=[training_flops_per_token, attention_flops_per_token], source="Narayanan et al. 2021, section 5.1, arXiv 2104.04473",
+        (up_projection_flops.result, sp.Eq(recompute, 3)), (0, True)),
+    uses=[training_flops_per_token, attention_flops_per_token, up_projection_flops], source="Narayanan et al. 2021, section 5.1, arXiv 2104.04473",
     cases=[Case(_ONE | dict(matmul_params=1e9, head_params=0.1e9, attention_flops_per_token=3e9, recompute="full"), 6e9 + 3e9 + 1.8e9 + 1e9, "counted: a third more, without the head"),
            Case(_ONE | dict(matmul_params=1e9, head_params=0.1e9, attention_flops_per_token=3e9, recompute="attention", attention="eager"), 10e9, "counted: the scores once more"),
            Case(_ONE | dict(matmul_params=1e9, head_params=0.1e9, attention_flops_per_token=3e9, recompute="attention"), 9e9, "counted: FlashAttention has no scores to recompute"),

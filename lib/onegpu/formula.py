@@ -193,6 +193,16 @@ class _Latex(LatexPrinter):
     def _as_ordered_terms(self, expr, order=None):
         return self._sorted(expr.args)
 
+    def _print_Add(self, expr, order=None):
+        """A sum; one of several choices has a line for each, as they are wide."""
+        wide = [term for term in self._sorted(expr.args) if term.has(sp.Piecewise)]
+        if len(wide) < 2:
+            return super()._print_Add(expr, order)
+        rest = sp.Add(*(term for term in expr.args if term not in wide), evaluate=False)
+        first, *others = map(self._print, [rest, *wide] if rest != 0 else wide)
+        lines = [first, *(other if other.startswith("-") else f"+ {other}" for other in others)]
+        return r"\begin{aligned} & " + r" \\ & ".join(lines) + r" \end{aligned}"
+
     def _print_Mul(self, expr):
         if not expr.is_Mul:  # a reciprocal, printed as a fraction
             return super()._print_Mul(expr)
@@ -214,6 +224,10 @@ class _Latex(LatexPrinter):
         return self._words(expr, "relation.and")
 
     def _print_Or(self, expr):
+        picked = {term.lhs if isinstance(term, sp.Eq) else None for term in expr.args}
+        if len(picked) == 1 and isinstance(q := picked.pop(), Quantity) and q.choices:
+            values = f" {labels.text('relation.or')} ".join(q.human(term.rhs) for term in sorted(expr.args, key=str))
+            return rf"\text{{{q.label}{labels.text('join.is')}{values}}}"
         return self._words(expr, "relation.or")
 
     def _print_Relational(self, relation):
