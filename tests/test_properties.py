@@ -209,7 +209,7 @@ scaling_efficiency -1: cluster_time training_cost training_energy
 gpu_price 1: training_cost plan_cost
 micro_batch 1: activations logits layer_working_set sharded_activations tensor_parallel_time pipeline_time tokens_per_step compute_time bubble_time batch_load
 seq_len 1: attention_flops_per_token logits tensor_parallel_time pipeline_time tokens_per_step batch_load
-n_layers 1: attention_flops_per_token
+n_layers 1: attention_flops_per_token up_projection_flops
 data_parallel 1: tokens_per_step batch_load
 micro_batch 1: card_activations plan_activations card_compute card_tensor_time plan_bubble_time card_pipeline_time context_time expert_time exposed_expert_time imbalance_time
 seq_len 1: card_tensor_time card_pipeline_time context_time expert_time imbalance_time
