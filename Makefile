@@ -3,14 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH := $(CURDIR)/lib
 
-.PHONY: nbval book publish push-site colab test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
+.PHONY: nbval book publish push-site colab colab-3.12 colab-3.13 test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
 	$(BIN)/python tools/book.py
 
 publish: .venv/ready  ## make publish SITE=https://… REPO=https://…: the site for any static host, in .venv/publish/_build/html
 	rm -rf .venv/publish
-	ONEGPU_ADDRESS="$(SITE)" ONEGPU_REPOSITORY="$(REPO)" $(BIN)/python tools/book.py .venv/publish
+	ONEGPU_ADDRESS="$(SITE)" ONEGPU_REPOSITORY="$(REPO)" $(BIN)/python tools/book.py .venv/publish .venv/site
 
 push-site:  ## what `make publish` made, as the only commit of the branch gh-pages of REPO
 	touch .venv/publish/_build/html/.nojekyll
@@ -25,7 +25,7 @@ test: .venv/ready  ## the pages in three browsers beside everything else
 	$(BIN)/ruff check lib tests bench tools
 	rm -rf .venv/site
 	$(BIN)/python tools/book.py .venv/site
-	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-rest test-evidence test-pages test-keyboard test-mouse
+	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-pages test-rest test-evidence test-keyboard test-mouse $(ALSO)
 
 test-rest:
 	$(BUILT) --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests
@@ -40,9 +40,11 @@ test-keyboard:
 test-mouse:
 	$(PAGES) -k "test_controls and mouse"
 
-colab: .venv/ready  ## every notebook alone in an empty directory, on Colab's versions and two Pythons, which uv finds or fetches
-	for p in 3.12 3.13; do $(BIN)/uv venv --quiet --clear --python $$p .venv/colab-$$p && $(BIN)/uv pip install --quiet --python .venv/colab-$$p/bin/python -r tests/colab.txt || exit 1; done
-	ONEGPU_COLAB=$(CURDIR)/.venv/colab-3.12/bin/python:$(CURDIR)/.venv/colab-3.13/bin/python $(PYTEST) tests/test_colab.py
+colab: colab-3.12 colab-3.13  ## every notebook alone in an empty directory, on Colab's versions and two Pythons
+colab-3.12 colab-3.13: colab-%: .venv/ready  # uv finds the Python or fetches it
+	$(BIN)/uv venv --quiet --clear --python $* .venv/colab-$*
+	$(BIN)/uv pip install --quiet --python .venv/colab-$*/bin/python -r tests/colab.txt
+	ONEGPU_COLAB=$(CURDIR)/.venv/colab-$*/bin/python $(PYTEST) tests/test_colab.py
 
 bench: .venv/ready  ## the budgets beside what is measured and beside the usual way, into bench/RESULTS.md
 	$(BIN)/python bench/run.py

@@ -14,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import threading
 from collections import Counter, namedtuple
 from html.parser import HTMLParser
@@ -951,13 +952,62 @@ def test_the_language_link_leads_to_the_section_in_view(visit, path):
     page.wait_for_url(lambda url: url.partition("#")[2] == name[1:] and ("/zh/" in url) != path.startswith("zh/"))
 
 
+ADDRESS, REPOSITORY = "https://example.org/some/sub/path", "https://github.com/someone/book"
+MAKE = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}  # a make of its own, not a part of the one that runs the tests
+
+
 @pytest.fixture(scope="module")
-def served(site, tmp_path_factory):
-    """The site on a server, in a folder of another site; its address."""
+def published(site):
+    """What `make publish` makes for a folder of another site."""
+    done = subprocess.run(["make", "publish", f"SITE={ADDRESS}", f"REPO={REPOSITORY}"], cwd=ROOT, env=MAKE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    return ROOT / ".venv" / "publish" / "_build" / "html"
+
+
+def stamped(published, link):
+    """Where a link with one of the two addresses leads in the published site or in the repository; None for any other."""
+    for start, folder in ((f"{ADDRESS}/", published), (f"{REPOSITORY}/edit/main/", ROOT), ("https://colab.research.google.com/github/someone/book/blob/gh-pages/", published)):
+        if link.startswith(start):
+            return folder / (unquote(urlsplit(link.removeprefix(start)).path) or "index.html")
+    return None
+
+
+def test_published_links(published):
+    """Every link of every published page leads to a file, the stamped ones too: each page has its two addresses, a way to edit it, and each notebook its Colab."""
+    for path in [*BOTH, *(f"{place}{name}" for place in ("", "zh/") for name in GENERATED)]:
+        links = written(published / path).links
+        if not path.endswith("404.html"):  # this one's links start at the site's address
+            assert [d for link in links if (d := dead(published, path, link))] == [], path
+        assert [link for link in links if (file := stamped(published, link)) and not file.is_file()] == [], path
+        if path in BOTH:
+            source = next(f for f in ROOT.glob(path.replace(".html", ".*")) if f.suffix in (".ipynb", ".md"))
+            assert sum(link.startswith(f"{REPOSITORY}/edit/main/{source.relative_to(ROOT).as_posix()}") for link in links) == 1, path
+            assert sum("colab.research.google.com" in link for link in links) == (source.suffix == ".ipynb"), path
+            assert {f"{ADDRESS}/{p}" for p in (path.removeprefix("zh/"), f"zh/{path.removeprefix('zh/')}")} <= set(links), path
+    for place in ("", "zh/"):
+        assert f'<base href="/some/sub/path/{place}" />' in (published / f"{place}404.html").read_text("utf-8")
+        listed = re.findall("<loc>(.*?)</loc>", (published / place / "sitemap.xml").read_text("utf-8"))
+        assert sorted(stamped(published, link) for link in listed) == sorted(published / place / p for p in PAGES)
+
+
+def test_push(published, tmp_path):
+    """What `make push-site` pushes is the published site, as the only commit of its branch."""
+    git = functools.partial(subprocess.run, check=True, capture_output=True, text=True)
+    git(["git", "init", "-q", "--bare", tmp_path])
+    for _ in range(2):
+        git(["make", "push-site", f"REPO={tmp_path.as_uri()}"], cwd=ROOT, env=MAKE)
+    assert git(["git", "-C", tmp_path, "rev-list", "--count", "gh-pages"]).stdout == "1\n"
+    files = {p.relative_to(published).as_posix() for p in published.rglob("*") if p.is_file() and ".git" not in p.parts}
+    assert set(git(["git", "-C", tmp_path, "-c", "core.quotepath=off", "ls-tree", "-r", "--name-only", "gh-pages"]).stdout.splitlines()) == files
+
+
+@pytest.fixture(scope="module")
+def served(published, tmp_path_factory):
+    """The published site on a server, in a folder of another site; its address."""
     root = tmp_path_factory.mktemp("server")
     place = root / "some" / "sub" / "path"
     place.parent.mkdir(parents=True)
-    place.symlink_to(site)
+    place.symlink_to(published)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}))
     server.RequestHandlerClass = functools.partial(server.RequestHandlerClass, directory=str(root))
     threading.Thread(target=server.serve_forever, daemon=True).start()

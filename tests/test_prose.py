@@ -85,7 +85,7 @@ LONG_405B = _COMMON | dict(model=MODELS["Llama 3.1 405B"], gpu=GPUS["H100 SXM"],
                            virtual_stages=8, zero_stage=2, gpus=16384, global_batch=2**24)
 V3 = _COMMON | dict(model=MODELS["DeepSeek-V3"], gpu=GPUS["H800"], seq_len=4096, accumulation_steps=120, data_parallel=128, expert_parallel=64, zero_stage=1, schedule="dualpipe",
                     recompute="projections", grad_bytes=4, optimizer_bytes=4, routing_nodes=4, dispatch_bytes=1, gpus=2048, global_batch=15360 * 4096)
-V3_EFFICIENCY = next(e / 100 for e in range(30, 70) if planner.plan_parts(**V3 | dict(kernel_efficiency=e / 100))["card_mfu"] >= RUNS["DeepSeek-V3 step, causal count"].mfu_printed)
+V3_EFFICIENCY = min((e / 100 for e in range(30, 70)), key=lambda e: abs(planner.plan_parts(**V3 | dict(kernel_efficiency=e))["card_mfu"] - RUNS["DeepSeek-V3 step, causal count"].mfu_printed))
 ASKED = {name: evidence.ask(MODELS[name], recompute="full") for name in ("GPT-2 small",)}
 _TWINS = ((m, m.name.replace(m.kind, "reserved")) for m in measured.readings("allocated", "active"))
 CACHE = [measured.MEASURED[twin].measured_bytes / m.measured_bytes for m, twin in _TWINS if twin != m.name and twin in measured.MEASURED]

@@ -1,6 +1,7 @@
 """Build the book: every edition, side by side, as one site.
 
-``python tools/book.py [folder]`` writes ``folder/_build/html``; by default the folder is the project's own.
+``python tools/book.py [folder [earlier]]`` writes ``folder/_build/html``; by default the folder is the project's own. What
+was executed under an earlier build's folder is taken from there.
 """
 
 import os
@@ -41,6 +42,14 @@ def execute(path):
     notebook = nbformat.read(path, 4)
     NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(path.parent)}}).execute()
     return notebook
+
+
+def take_over(folder, earlier):
+    """Copy the caches of an earlier build, if it is there: what it executed need not run again."""
+    for edition in EDITIONS:
+        theirs, ours = (cache_path(output(f, edition) / "_build") for f in (earlier, folder))
+        if theirs.is_dir():
+            shutil.copytree(theirs, ours, dirs_exist_ok=True)
 
 
 def fill_caches(folder):
@@ -97,8 +106,10 @@ def complete(source):
         nbformat.write(notebook, path)
 
 
-def main(folder):
+def main(folder, earlier=None):
     """Build the site under a folder; its path."""
+    if earlier:
+        take_over(folder, earlier)
     fill_caches(folder)
     with ThreadPoolExecutor(JOBS) as pool:
         failed = "".join(pool.map(lambda edition: build(folder, edition), EDITIONS))
@@ -115,4 +126,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    print(f"Open {(main(Path(*sys.argv[1:2] or [ROOT]).resolve()) / 'index.html').as_uri()}")
+    print(f"Open {(main(*(Path(a).resolve() for a in sys.argv[1:3] or [ROOT])) / 'index.html').as_uri()}")

@@ -101,7 +101,7 @@ def compute(options):
     for plan in plans.ranked[:BEST]:
         values = (f.result.human(plan[f.name]) for f in (planner.plan_time, planner.card_memory, planner.card_mfu))
         cut = (f"{n} {plan[n]}" for n in ("data_parallel", *planner.AXES) if plan[n] != planner.AXES.get(n, (1,))[0])
-        lines.append((", ".join(values), ", ".join(cut)))
+        lines.append(tuple(map(labels.text("join.list").join, (values, cut))))
     return lines, data | {"results": {"fitting": plans.fitting, "count": plans.count, "refused": plans.refused, "plans": plans.ranked[:BEST]}}
 
 
