@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH := $(CURDIR)/lib
 
-.PHONY: nbval book publish push-site colab colab-3.12 colab-3.13 test bench test-rest test-evidence test-pages test-keyboard test-mouse outputs lock clean
+.PHONY: nbval book publish push-site colab colab-3.12 colab-3.13 test bench test-rest test-evidence test-pages test-pages-zh test-keyboard test-mouse outputs lock clean
 
 book: .venv/ready
 	$(BIN)/python tools/book.py
@@ -25,7 +25,7 @@ test: .venv/ready  ## the pages in three browsers beside everything else
 	$(BIN)/ruff check lib tests bench tools
 	rm -rf .venv/site
 	$(BIN)/python tools/book.py .venv/site
-	$(MAKE) --no-print-directory -j 5 --output-sync=target --keep-going test-pages test-rest test-evidence test-keyboard test-mouse $(ALSO)
+	$(MAKE) --no-print-directory -j 6 --output-sync=target --keep-going test-pages test-pages-zh test-rest test-evidence test-keyboard test-mouse $(ALSO)
 
 test-rest:
 	$(BUILT) --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests
@@ -33,8 +33,12 @@ nbval: .venv/ready  ## the stored outputs again, by nbval, which runs each noteb
 	$(PYTEST) --nbval index.ipynb symbols.ipynb chapters zh
 test-evidence:
 	$(PYTEST) tests/test_evidence.py tests/test_properties.py
+# What uses the published site stays in one process, which builds it.
+SERVED = published or push or test_search or under_a_path
 test-pages:
-	$(PAGES) tests/test_firefox.py -k "not test_controls"
+	$(PAGES) tests/test_firefox.py -k "not test_controls and (not zh or $(SERVED))"
+test-pages-zh:
+	$(PAGES) -k "not test_controls and zh and not ($(SERVED))"
 test-keyboard:
 	$(PAGES) -k "test_controls and keyboard"
 test-mouse:
@@ -44,7 +48,10 @@ colab: colab-3.12 colab-3.13  ## every notebook alone in an empty directory, on 
 colab-3.12 colab-3.13: colab-%: .venv/ready  # uv finds the Python or fetches it
 	$(BIN)/uv venv --quiet --clear --python $* .venv/colab-$*
 	$(BIN)/uv pip install --quiet --python .venv/colab-$*/bin/python -r tests/colab.txt
-	ONEGPU_COLAB=$(CURDIR)/.venv/colab-$*/bin/python $(PYTEST) tests/test_colab.py
+	ONEGPU_COLAB=$(CURDIR)/.venv/colab-$*/bin/python $(PYTEST) tests/test_colab.py $(if $(HALF),-k "$(HALF_$*)")
+# With HALF=1 each notebook on one of the Pythons only.
+HALF_3.12 = not zh
+HALF_3.13 = zh or not fetched
 
 bench: .venv/ready  ## the budgets beside what is measured and beside the usual way, into bench/RESULTS.md
 	$(BIN)/python bench/run.py

@@ -74,7 +74,7 @@ def test_table():
 
 def test_signs_in_tables():
     """A column of signed numbers stands at the right; a minus is no hyphen, and zero has no sign."""
-    lines = figures.Table(["a", "b", "c"], [("-x", "-1.5 %", "-1"), ("y", "+0.0 %", "or -2")])._repr_markdown_().splitlines()
+    lines = figures.Table(["a", "b", "c"], [("-x", "-1.5%", "-1"), ("y", "+0.0%", "or -2")])._repr_markdown_().splitlines()
     assert lines[1:] == ["| --- | ---: | --- |", "| -x | −1.5 % | −1 |", "| y | 0.0 % | or -2 |"]
 
 

@@ -8,6 +8,7 @@ are operated by keyboard, the Chinese ones by mouse. A test of a page speaks the
 
 import functools
 import gzip
+import io
 import json
 import math
 import os
@@ -16,6 +17,7 @@ import re
 import shutil
 import subprocess
 import threading
+import unicodedata
 from collections import Counter, namedtuple
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +28,7 @@ import pytest
 import yaml
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import sync_playwright
+from pypdf import PdfReader
 
 from exercises import pages as exercise_pages
 from onegpu import labels
@@ -405,6 +408,25 @@ def test_print(visit, noise, path, scheme):
     assert set(links) <= {"underline"}
     assert page.evaluate("""[...document.querySelectorAll(".onegpu-equation math, .bd-article table, pre")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).map(e => e.textContent.slice(0, 80))""") == []
     assert noise == []
+
+
+def squeezed(text):
+    """A text without spaces and ligatures, which a PDF has in places of its own."""
+    return re.sub(r"\s", "", unicodedata.normalize("NFKC", text))
+
+
+@in_turn
+def test_pdf(page, path):
+    """Saved as PDF, a page has all of its headings, in order, and its last paragraph."""
+    page.emulate_media(media="print")
+    meant = page.locator(".bd-article :is(h1, h2, h3), .bd-article :is(p, li):last-of-type").evaluate_all("""all => { const shown = all.filter(e => e.checkVisibility() && !e.querySelector("math"));
+        return [...shown.filter(e => e.matches("h1, h2, h3")), shown.at(-1)].map(e => e.innerText.replace(/#$/, "")); }""")
+    text = squeezed("".join(p.extract_text() for p in PdfReader(io.BytesIO(page.pdf(format="A4"))).pages))
+    at = 0
+    for part in map(squeezed, meant[:-1]):
+        at = text.find(part, at)
+        assert at >= 0, part
+    assert squeezed(meant[-1]) in text
 
 
 @in_turn

@@ -134,19 +134,20 @@ def hash_text(text):
     return zlib.crc32(text.encode())
 
 
-def signed(text):
-    """A number as it is printed: with a minus sign, and zero with none; any other text as it is.
+def set_number(text):
+    """A number as it is printed: with a minus sign, zero with none, and percent as the language writes it; any other text as it is.
 
-    >>> [signed(t) for t in ("-1.7%", "+0.4%", "-0.0%", "-0.05", "--flag")]
-    ['−1.7%', '+0.4%', '0.0%', '−0.05', '--flag']
+    >>> [set_number(t) for t in ("-1.7%", "+0.4%", "-0.0%", "-0.05", "--flag")]
+    ['−1.7 %', '+0.4 %', '0.0 %', '−0.05', '--flag']
     """
-    return re.sub(r"^[+−](?=[0.]+($|[^\d.]))", "", re.sub(r"^-(?=\d)", "−", text))
+    text = re.sub(r"^[+−](?=[0.]+($|[^\d.]))", "", re.sub(r"^-(?=\d)", "−", text))
+    return re.sub(r"^([+−]?[\d.,]+)%$", lambda m: labels.text("unit.percent", number=m[1]), text)
 
 
 def told(cell):
     """A table's cell in the current language; of a link, its text."""
     link = re.fullmatch(r"\[(.+)\]\((.+)\)", cell)
-    return f"[{labels.told(link[1])}]({link[2]})" if link else labels.told(signed(cell))
+    return f"[{labels.told(link[1])}]({link[2]})" if link else labels.told(set_number(cell))
 
 
 class Table:
