@@ -2,10 +2,13 @@
 
 import doctest
 import importlib
+import json
+import os
 import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -80,6 +83,16 @@ def test_equations_are_numbered_as_they_are_shown():
         shown = [line for c in nbformat.read(path, 4).cells for o in c.get("outputs", ()) for line in o.get("data", {}).get("text/latex", "").splitlines()]
         numbers = [tuple(map(int, n.split("."))) for n in re.findall(r"\\tag\{([\d.]+)\}", "\n".join(shown))]
         assert numbers == sorted(set(numbers)), path.stem
+
+
+def test_installed(tmp_path):
+    """`pip install .` takes every file of the library along, and its command line runs from there."""
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", sys.executable, "--no-deps", "--target", tmp_path / "there", ROOT], check=True)
+    files = {p.relative_to(ROOT / "lib") for p in (ROOT / "lib" / "onegpu").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    assert {f for f in files if not (tmp_path / "there" / f).is_file()} == set()
+    done = subprocess.run([sys.executable, "-m", "onegpu", "fit", "--model", "Llama 2 7B", "--gpu", "H100 SXM", "--json"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path / "there")}, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["results"]
 
 
 def test_importing_loads_neither_widgets_nor_figures():
