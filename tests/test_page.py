@@ -1057,22 +1057,34 @@ def test_search(browser, served, path, query, wanted):
         page.close()
 
 
-@pytest.mark.parametrize("path", ["index.html", "chapters/05-decide.html", "zh/index.html", "zh/chapters/05-decide.html"])
+@each_page
 def test_under_a_path(browser, served, path):
-    """In a folder of another site a page finds all it needs, its calculators compute, and its other language is there."""
+    """In a folder of another site a page finds all it needs, each calculator computes, the theme changes, the search opens, and its other language is there."""
     page, wrong = browser.new_page(), []
+    page.set_default_timeout(5000)
     page.on("response", lambda r: wrong.append(r.url) if r.status >= 400 or not r.url.startswith(served) else None)
     page.on("pageerror", lambda e: wrong.append(str(e)))
     try:
         page.goto(served + path)
-        results = page.locator(".onegpu output")
-        before = results.all_text_contents()
-        page.locator(".onegpu input[type=range]:enabled").first.press("End")
-        page.wait_for_timeout(300)
-        assert results.all_text_contents() != before
+        page.wait_for_function(LIVE)
+        for calculator in page.locator(CALCULATOR).all():
+            before = calculator.locator("output").all_text_contents()
+            slider = calculator.locator("input[type=range]:enabled").first
+            slider.press("Home" if slider.input_value() == slider.get_attribute("max") else "End")
+            page.wait_for_timeout(100)
+            assert calculator.locator("output").all_text_contents() != before
+        theme = page.evaluate("document.documentElement.dataset.mode")
+        page.locator(".theme-switch-button:visible").first.click()
+        assert page.evaluate("document.documentElement.dataset.mode") != theme
+        page.locator(".search-button__button:visible").first.click()
+        page.locator("#search-input").fill("MFU")
+        page.locator("#search-input").press("Enter")
+        page.locator("#search-results li a").first.wait_for()
+        page.go_back()
+        page.wait_for_function(LIVE)
         page.locator("[class*=btn-language-]").first.click()
         page.wait_for_url(lambda url: urlsplit(url).path == urlsplit(served).path + (path.removeprefix("zh/") if path.startswith("zh/") else f"zh/{path}"))
-        page.locator(".onegpu output").first.wait_for()
+        page.wait_for_function(LIVE)
         assert wrong == []
     finally:
         page.close()
