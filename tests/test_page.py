@@ -415,7 +415,7 @@ def squeezed(text):
     return re.sub(r"\s", "", unicodedata.normalize("NFKC", text))
 
 
-@in_turn
+@pytest.mark.parametrize("path", [*PAGES[1::2], *CHINESE[::2]], scope="module")
 def test_pdf(page, path):
     """Saved as PDF, a page has all of its headings, in order, and its last paragraph."""
     page.emulate_media(media="print")
@@ -1057,7 +1057,7 @@ def test_search(browser, served, path, query, wanted):
         page.close()
 
 
-@each_page
+@pytest.mark.parametrize("path", [*PAGES[::2], *CHINESE[1::2]])
 def test_under_a_path(browser, served, path):
     """In a folder of another site a page finds all it needs, each calculator computes, the theme changes, the search opens, and its other language is there."""
     page, wrong = browser.new_page(), []

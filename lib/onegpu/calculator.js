@@ -550,7 +550,7 @@ var onegpu = (() => {
       }
       for (const name of spec.outputs) {
         cells[name].textContent = errors[name] || (failed ? "–" : show(name, values[name]));
-        cells[name].classList.toggle("onegpu-bad", name in errors || (lib.quantities[name].choices || [])[values[name]]?.value === "no");
+        cells[name].classList.toggle("onegpu-bad", name in errors || !failed && (lib.quantities[name].choices || [])[values[name]]?.value === "no");
       }
       other.textContent = differing();
       failed ? mine.replaceChildren() : ownRun(values);
@@ -585,7 +585,7 @@ var onegpu = (() => {
     // One bar for each moment, to one scale, against the capacity.
     function bars(v) {
       const { bars, capacity, onTop } = spec.stack, unit = lib.quantities[keys(bars)[0]].unit, totals = keys(bars).map(b => v[b] + onTop.reduce((t, n) => t + v[n], 0));
-      const scale = Math.max(...totals, capacity ? v[capacity] : 0) * 1.02, all = [...Object.values(bars).flat(), ...onTop], names = l => [...new Set(l.map(label))];
+      const scale = Math.max(...totals, capacity ? v[capacity] * 1.02 : 0), all = [...Object.values(bars).flat(), ...onTop], names = l => [...new Set(l.map(label))];
       const colours = names(all).length > 9 ? names(all.filter(n => v[n] > 0)) : names(all);
       const parts = b => [...bars[b], ...onTop].filter(n => v[n] > 0);
       const bar = (b, i) => [make("div", { class: "onegpu-moment" }, is([b, ...onTop].map(label).join(" + ")), make("b", {}, human(totals[i], unit, lib.words))),

@@ -141,7 +141,7 @@ def set_number(text):
     ['−1.7 %', '+0.4 %', '0.0 %', '−0.05', '--flag']
     """
     text = re.sub(r"^[+−](?=[0.]+($|[^\d.]))", "", re.sub(r"^-(?=\d)", "−", text))
-    return re.sub(r"^([+−]?[\d.,]+)%$", lambda m: labels.text("unit.percent", number=m[1]), text)
+    return re.sub(r"^([+−]?[\d.,–]+)%$", lambda m: labels.text("unit.percent", number=m[1]), text)
 
 
 def told(cell):
