@@ -25,7 +25,7 @@ test: .venv/ready  ## the pages in three browsers beside everything else
 	$(BIN)/ruff check lib tests bench tools
 	rm -rf .venv/site
 	$(BIN)/python tools/book.py .venv/site
-	$(MAKE) --no-print-directory -j 6 --output-sync=target --keep-going test-pages test-pages-zh test-rest test-evidence test-keyboard test-mouse $(ALSO)
+	$(MAKE) --no-print-directory -j 6 --output-sync=target --keep-going test-pages test-pages-zh test-rest test-evidence test-keyboard test-mouse
 
 test-rest:
 	$(BUILT) --ignore tests/test_page.py --ignore tests/test_firefox.py --ignore tests/test_evidence.py --ignore tests/test_properties.py tests
@@ -48,10 +48,7 @@ colab: colab-3.12 colab-3.13  ## every notebook alone in an empty directory, on 
 colab-3.12 colab-3.13: colab-%: .venv/ready  # uv finds the Python or fetches it
 	$(BIN)/uv venv --quiet --clear --python $* .venv/colab-$*
 	$(BIN)/uv pip install --quiet --python .venv/colab-$*/bin/python -r tests/colab.txt
-	ONEGPU_COLAB=$(CURDIR)/.venv/colab-$*/bin/python $(PYTEST) tests/test_colab.py $(if $(HALF),-k "$(HALF_$*)")
-# With HALF=1 each notebook on one of the Pythons only.
-HALF_3.12 = not zh
-HALF_3.13 = zh or not fetched
+	ONEGPU_COLAB=$(CURDIR)/.venv/colab-$*/bin/python $(PYTEST) tests/test_colab.py
 
 bench: .venv/ready  ## the budgets beside what is measured and beside the usual way, into bench/RESULTS.md
 	$(BIN)/python bench/run.py

@@ -79,7 +79,7 @@ def legend_below(axes, columns=1):
 
 def name(axes, text, point, dx, dy):
     """A name so many points right of and above what it names; from far it points there."""
-    line = {"arrowstyle": "-", "color": INK, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4} if abs(dy) > 10 else None
+    line = {"arrowstyle": "-", "color": INK, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4, "relpos": (dx < 0, 0.5)} if abs(dy) > 10 else None
     axes.annotate(text, point, (dx, dy), textcoords="offset points", ha="left" if dx > 0 else "right", va="center", color=INK, fontsize=11, arrowprops=line)
 
 
@@ -257,7 +257,7 @@ def published_runs(*, mfu=0.4):
     runs = [r for r in RUNS.values() if r.scope == "run" and r.gpu and r.gpu_hours and r.tokens]
     asked = [compute.training_time(params=r.active_params, tokens=r.tokens, gpu=GPUS[r.gpu], mfu=mfu) / units.HOUR for r in runs]
     again = [(x, r.gpu_hours) for r, x in zip(runs, asked, strict=True) if r.recompute in ("full", "yes")]
-    named = {"nanoGPT GPT-2 small": (8, -8), "Llama 2 7B": (8, -8), "GPT-3 175B": (-14, 20), "Llama 3.1 405B": (-8, 8), "Llama 3.1 8B": (-40, 11), "BLOOM 176B": (12, -12)}
+    named = {"nanoGPT GPT-2 small": (10, -20), "Llama 2 7B": (26, -16), "GPT-3 175B": (-14, 20), "Llama 3.1 405B": (-8, 8), "Llama 3.1 8B": (-40, 11), "BLOOM 176B": (12, -12)}
 
     def paint(axes):
         ends = [min(asked) / 3, max(asked) * 3]
@@ -363,7 +363,7 @@ def elementwise(steps):
     from .evidence import elementwise_flops_per_token
 
     found = {m: (s.elementwise_flops / s.flops, elementwise_flops_per_token(s) * s.tokens / s.flops) for m, s in steps.items()}
-    named = {"GPT-2 small": (60, 24), "Llama 2 7B": (40, 40), "GPT-3 175B": (4, 40), "PaLM 540B": (-14, 4)}
+    named = {"GPT-2 small": (4, -48), "Llama 2 7B": (-20, -44), "GPT-3 175B": (-14, -30), "PaLM 540B": (-14, 4)}
 
     def paint(axes):
         axes.plot([m.d_model for m in found], [100 * law for _, law in found.values()], "_", color="#d55e00", markersize=14, label=word("law"))
@@ -423,4 +423,4 @@ def finetuned():
         axes.set_ylabel(word("error_axis"))
         axes.legend(loc="upper right")
 
-    return draw(paint, word("finetuned_title"), word("finetuned_alt", count=len(rows), worst=labels.text("unit.percent", number=f"{max(abs(m.error) for m in rows):.1%}"[:-1])), height=3.4)
+    return draw(paint, word("finetuned_title"), word("finetuned_alt", count=len(rows), worst=set_number(f"{max(abs(m.error) for m in rows):.1%}")), height=3.4)

@@ -38,8 +38,9 @@ LEAST_CONTEXT = 8192
 _dual = sp.Eq(schedule, 1)
 _even = sp.Eq(sp.Mod(pipeline_parallel, 2), 0) & sp.Eq(sp.Mod(accumulation_steps, 2), 0)
 
-PLAN_RULES = RULES + (
-    Rule("gpus_divide", sp.Eq(sp.Mod(gpus, _cards * pipeline_parallel), 0)),
+PLAN_RULES = (
+    Rule("gpus_divide", sp.Eq(sp.Mod(gpus, _cards * pipeline_parallel), 0)),  # first: with too few cards there is no replica, and nothing that follows from it
+    *RULES,
     Rule("batch_divides", sp.Eq(sp.Mod(global_batch, data_parallel * micro_batch * seq_len), 0)),
     Rule("context_long", sp.Eq(context_parallel, 1) | (seq_len >= LEAST_CONTEXT * context_parallel)),
     Rule("context_divides", sp.Eq(context_parallel, 1) | sp.Eq(sp.Mod(seq_len, 2 * context_parallel), 0)),
