@@ -47,7 +47,7 @@ test-mouse:
 colab: colab-3.12 colab-3.13  ## every notebook alone in an empty directory, on Colab's versions and two Pythons
 colab-3.12 colab-3.13: colab-%: .venv/ready  # uv finds the Python or fetches it
 	$(BIN)/uv venv --quiet --clear --python $* .venv/colab-$*
-	$(BIN)/uv pip install --quiet --python .venv/colab-$*/bin/python -r tests/colab.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python .venv/colab-$*/bin/python -r tests/colab.txt
 	ONEGPU_COLAB=$(CURDIR)/.venv/colab-$*/bin/python $(PYTEST) tests/test_colab.py
 
 bench: .venv/ready  ## the budgets beside what is measured and beside the usual way, into bench/RESULTS.md
@@ -59,10 +59,10 @@ outputs: .venv/ready  ## run every notebook and store what it prints
 lock: .venv/ready  ## pin every dependency again, for all Pythons and platforms
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --no-header --upgrade pyproject.toml -o requirements.lock
 
-.venv/ready: requirements.lock
+.venv/ready: requirements.lock  # compiled once: each kernel would do it again where Python may not write beside its sources
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.lock
 	touch $@
 
 clean:
