@@ -14,6 +14,9 @@ from onegpu import book, figures, lean
 from onegpu.calculator import HERE
 from store_outputs import ROOT
 
+sys.path.insert(0, str(ROOT / "tools"))
+import book as builder  # noqa: E402
+
 
 def test_the_fingerprint_covers_every_file(tmp_path, monkeypatch):
     """A change of any file in lib/ re-executes the notebooks."""
@@ -47,6 +50,42 @@ def test_a_change_in_lib_changes_the_page(tmp_path):
     labels.write_text(labels.read_text("utf-8").replace('tokens = "training tokens"', 'tokens = "tokens to learn from"'), "utf-8")
     page = build()
     assert "tokens to learn from" in page and "training tokens" not in page
+
+
+def test_what_is_built_is_not_built_again(tmp_path, monkeypatch):
+    """Unless a file, a package, or what the environment asks for is another."""
+    monkeypatch.setattr(builder, "ROOT", tmp_path)
+    (tmp_path / "chapters").mkdir()
+    page = tmp_path / "chapters" / "a.md"
+    page.write_text("one")
+    monkeypatch.setattr(builder, "fill_caches", lambda folder: built.append(folder))
+    monkeypatch.setattr(builder, "build", lambda folder, edition: (output := builder.output(folder, edition) / "_build" / "html").mkdir(parents=True, exist_ok=True) or (output / "_sources").mkdir(exist_ok=True) or "")
+    built = []
+
+    def again():
+        before = len(built)
+        builder.main(tmp_path)
+        return len(built) > before
+
+    assert [again(), again()] == [True, False]
+    page.write_text("two")
+    assert [again(), again()] == [True, False]
+    monkeypatch.setenv("ONEGPU_ADDRESS", "https://example.org/")
+    assert [again(), again()] == [True, False]
+    monkeypatch.setattr(builder, "distributions", list)
+    assert [again(), again()] == [True, False]
+    shutil.rmtree(tmp_path / "_build" / "html")
+    assert again()
+
+
+def test_a_failed_build_is_tried_again(tmp_path, monkeypatch):
+    """It leaves no word of success, not even that of the build before it."""
+    monkeypatch.setattr(builder, "ROOT", tmp_path)
+    monkeypatch.setattr(builder, "fill_caches", lambda folder: None)
+    monkeypatch.setattr(builder, "build", lambda folder, edition: "it broke")
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="it broke"):
+            builder.main(tmp_path)
 
 
 def test_mathml():

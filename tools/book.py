@@ -1,14 +1,16 @@
 """Build the book: every edition, side by side, as one site.
 
 ``python tools/book.py [folder [earlier]]`` writes ``folder/_build/html``; by default the folder is the project's own. What
-was executed under an earlier build's folder is taken from there.
+was executed under an earlier build's folder is taken from there. A folder whose build had the same inputs is left as it is.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions
 from pathlib import Path
 
 import nbformat
@@ -21,9 +23,20 @@ sys.path.insert(0, str(ROOT / "lib"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]))  # for the notebooks' kernels
 
 from onegpu.book import cache_path  # noqa: E402
-from onegpu.pages import EDITIONS  # noqa: E402
+from onegpu.pages import EDITIONS, build_date  # noqa: E402
 
 JOBS = 2
+
+
+def inputs():
+    """What a build depends on, as one number: the project's files, the date of its last change, the packages, what the environment asks for."""
+    asked = sorted((k, v) for k, v in os.environ.items() if k.startswith("ONEGPU_"))
+    told = hashlib.sha256(repr((sys.version, build_date(ROOT), asked, sorted((d.name, d.version) for d in distributions()))).encode())
+    kept = (p for p in sorted(ROOT.iterdir()) if not p.name.startswith(".") and p.name != "_build")
+    for path in (f for p in kept for f in ([p] if p.is_file() else sorted(p.rglob("*")))):
+        if path.is_file() and "__pycache__" not in path.parts:
+            told.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return told.hexdigest()
 
 
 def notebooks(edition):
@@ -107,7 +120,11 @@ def complete(source):
 
 
 def main(folder, earlier=None):
-    """Build the site under a folder; its path."""
+    """Build the site under a folder, unless what is there was built from the same; its path."""
+    site, stamp, made_of = folder / "_build" / "html", folder / "_build" / "inputs.txt", inputs()
+    if site.is_dir() and stamp.is_file() and stamp.read_text() == made_of:
+        return site
+    stamp.unlink(missing_ok=True)
     if earlier:
         take_over(folder, earlier)
     fill_caches(folder)
@@ -115,13 +132,13 @@ def main(folder, earlier=None):
         failed = "".join(pool.map(lambda edition: build(folder, edition), EDITIONS))
     if failed:
         raise SystemExit(failed)
-    site = folder / "_build" / "html"
     for edition, place in EDITIONS.items():
         if place:
             shutil.rmtree(site / place, ignore_errors=True)
             shutil.copytree(output(folder, edition) / "_build" / "html", site / place)
     for place in EDITIONS.values():
         complete(site / place / "_sources")
+    stamp.write_text(made_of)
     return site
 
 
